@@ -1,0 +1,24 @@
+"""Data sets: a pool of texts for a task, its splits, checks of both, and files in and out (the source, 4.2).
+
+A pool has one row a text; `split` assigns every row of it to a part, differently for each kind of split.
+"""
+
+from redlib.datasets.files import load, load_jsonl, save
+from redlib.datasets.pool import COLUMNS, TASKS, build, one_per_pair
+from redlib.datasets.report import budget, conflicts, report
+from redlib.datasets.splits import SPLITS, split
+
+__all__ = [
+    "COLUMNS",
+    "SPLITS",
+    "TASKS",
+    "budget",
+    "build",
+    "conflicts",
+    "load",
+    "load_jsonl",
+    "one_per_pair",
+    "report",
+    "save",
+    "split",
+]

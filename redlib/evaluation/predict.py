@@ -1,0 +1,34 @@
+"""Run a method over rows and write down what it says."""
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from redlib.models import LabelSpace, Method, range_probabilities
+
+
+@torch.no_grad()
+def predict(method: Method, x: Tensor, labels: LabelSpace, ranges: np.ndarray, chunk: int = 4096) -> pd.DataFrame:
+    """What the method says of rows x (N, ...) with true ranges (N,), which only an oracle reads.
+
+    Columns: predicted_value, predicted_range (largest sum of value probabilities), confidence (largest value
+    probability), router_range (largest weight; -1 without a router), alpha_1..alpha_K (NaN without a router).
+    """
+    truth = torch.from_numpy(np.asarray(ranges, np.int64))
+    outputs = [method(x[i : i + chunk], truth[i : i + chunk]) for i in range(0, len(x), chunk)]
+    logits = torch.cat([output.logits for output in outputs])
+    confidence, index = torch.softmax(logits, -1).max(-1)
+    frame = pd.DataFrame(
+        {
+            "predicted_value": index.numpy() + labels.lo,
+            "predicted_range": range_probabilities(logits, labels).argmax(-1).numpy(),
+            "confidence": confidence.numpy(),
+            "router_range": -1,
+        }
+    )
+    alpha = np.full((len(frame), labels.K), np.nan, np.float32)
+    if outputs[0].alpha is not None:
+        alpha = torch.cat([output.alpha for output in outputs]).numpy()
+        frame["router_range"] = alpha.argmax(-1)
+    return frame.join(pd.DataFrame(alpha, columns=[f"alpha_{k + 1}" for k in range(labels.K)]))

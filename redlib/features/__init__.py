@@ -1,0 +1,7 @@
+"""What a frozen backbone says about texts: pooled features and token states at any layer, computed once and cached."""
+
+from redlib.features.forward import POOLINGS, Point, Shard, compute, shards
+from redlib.features.states import TokenStates
+from redlib.features.store import FeatureSet
+
+__all__ = ["POOLINGS", "FeatureSet", "Point", "Shard", "TokenStates", "compute", "shards"]

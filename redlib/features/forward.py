@@ -1,0 +1,142 @@
+"""One pass of texts through the layers that are asked for, shared beginnings once, pooled in fp32."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from redlib import packing
+from redlib.backbone import Backbone
+from redlib.features import trunk
+
+POOLINGS = ("mean", "mean_skip_first", "last")
+SHARD = 2_000  # texts that are computed, and cached, together
+STRIP = 1024  # nodes of a strip of the fast trunk
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """Where a feature is read: hidden state `layer` (0 embeddings, -1 after the final norm), pooled over tokens.
+
+    `mean_skip_first` leaves the first token out, except in a text of one token.
+    """
+
+    layer: int
+    pooling: str = "mean"
+
+    def __post_init__(self) -> None:
+        if self.pooling not in POOLINGS:
+            raise ValueError(f"unknown pooling {self.pooling!r}; valid poolings: {', '.join(POOLINGS)}")
+
+    @property
+    def label(self) -> str:
+        return f"{self.layer}-{self.pooling}"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Features of n consecutive texts in packing order."""
+
+    pooled: dict[Point, np.ndarray]  # (n, d) fp32
+    states: np.ndarray | None  # (nodes, d) fp16
+    paths: np.ndarray  # (tokens,) int32, nodes of this shard
+    lengths: np.ndarray  # (n,)
+
+
+def compute(
+    backbone: Backbone, texts: Sequence[str], points: Iterable[Point], packed: bool = True
+) -> dict[Point, np.ndarray]:
+    """Pooled features {point: (N, d) fp32} of N texts, in their order, without a cache.
+
+    `packed=False` is the plain pass: texts sorted by length, each padded to the longest of its batch.
+    """
+    points = list(dict.fromkeys(points))
+    distinct, places = packing.sort(backbone.encode(texts), tree=packed)
+    done = [shard.pooled for shard in shards(backbone, distinct, points, packed=packed)]
+    return {point: np.concatenate([pooled[point] for pooled in done])[places] for point in points}
+
+
+def shards(
+    backbone: Backbone,
+    distinct: Sequence[Sequence[int]],
+    points: Sequence[Point],
+    states_layer: int | None = None,
+    packed: bool = True,
+    skip: int = 0,
+) -> Iterator[Shard]:
+    """Features of distinct texts in packing order (`packing.sort`), shard by shard, without the first `skip` shards."""
+    level = {point: backbone.layer(point.layer) for point in points}
+    held = None if states_layer is None else backbone.layer(states_layer)
+    layers = set(level.values()) | ({held} - {None})
+    fast = packed and trunk.supports(backbone)
+    run = trunk.Trunk(backbone, max(layers)).run if fast else _modules(backbone)
+
+    def part(batch: packing.Batch) -> tuple[dict[Point, Tensor], Tensor | None]:
+        kept = run(batch, layers)
+        pooled = {point: _pool(kept[level[point]].float(), batch, point.pooling).cpu() for point in points}
+        return pooled, None if held is None else _half(kept[held][batch.real], held)
+
+    for start in range(skip * SHARD, len(distinct), SHARD):
+        texts = distinct[start : start + SHARD]
+        forest = packing.pack(texts, STRIP if fast else packing.WIDTH) if packed else packing.plain(texts)
+        parts = parallel(part, forest.batches(STRIP if fast else packing.BATCH), backbone.device)
+        yield Shard(
+            pooled={point: torch.cat([pooled[point] for pooled, _ in parts]).numpy() for point in points},
+            states=None if held is None else torch.cat([states for _, states in parts]).numpy(),
+            paths=forest.paths,
+            lengths=np.diff(forest.offsets),
+        )
+
+
+def settings(backbone: Backbone, packed: bool) -> list[Any]:
+    """What of this pass changes the numbers (in their last digits): part of a cache key."""
+    return [packing.VERSION, packed, packed and trunk.supports(backbone), SHARD, STRIP, packing.WIDTH, packing.BATCH]
+
+
+def _modules(backbone: Backbone) -> Callable[[packing.Batch, set[int]], dict[int, Tensor]]:
+    """A pass through the decoder's own layers."""
+    device = backbone.device
+
+    def run(batch: packing.Batch, layers: set[int]) -> dict[int, Tensor]:
+        mask = batch.mask
+        mask = None if mask is None else mask.to(device)
+        return backbone.run(batch.ids.to(device), mask, batch.depths.to(device), keep=layers)
+
+    return run
+
+
+def parallel(work: Callable[[Any], Any], items: Iterable[Any], device: torch.device) -> list[Any]:
+    """Work done on every item, in order. On a CPU each item has one thread, as many at a time as torch may use.
+
+    Threads that share no item never wait for each other, and what an item needs stays in its core's cache.
+    """
+    work = torch.no_grad()(work)
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1:
+        return [work(item) for item in items]
+    torch.set_num_threads(1)  # also for MKL, whose setting is shared by all threads
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(work, items))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _pool(states: Tensor, batch: packing.Batch, pooling: str) -> Tensor:
+    """States (B, W, d) to a row per text (n, d)."""
+    chosen = batch.last if pooling == "last" else batch.members
+    if pooling == "mean_skip_first":
+        chosen = chosen & ((batch.depths > 0)[:, None] | batch.last & (batch.depths == 0)[:, None])
+    weights = chosen.to(states) / chosen.sum(-1, keepdim=True).clamp(min=1).to(states)
+    return (weights @ states)[batch.held]
+
+
+def _half(states: Tensor, layer: int) -> Tensor:
+    half = states.half().cpu()
+    if not bool(torch.isfinite(half).all()):
+        raise ValueError(f"hidden states of layer {layer} do not fit into fp16; read them at another layer")
+    return half

@@ -1,0 +1,24 @@
+"""Intervals: a cluster bootstrap over structures, then seeds; Wilson and McNemar for independent rows."""
+
+from redlib.statistics.proportions import LEVEL, McNemar, mcnemar, wilson
+from redlib.statistics.resampling import (
+    Estimate,
+    Resampler,
+    Statistic,
+    cluster_mean,
+    paired_difference,
+    unpaired_difference,
+)
+
+__all__ = [
+    "LEVEL",
+    "Estimate",
+    "McNemar",
+    "Resampler",
+    "Statistic",
+    "cluster_mean",
+    "mcnemar",
+    "paired_difference",
+    "unpaired_difference",
+    "wilson",
+]

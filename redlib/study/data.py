@@ -1,0 +1,75 @@
+"""Stages for the pool of texts and for the frozen backbone's features over it."""
+
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+import transformers
+
+from redlib import backbone, datasets, features, paths
+from redlib.config import BackboneConfig
+from redlib.models import LabelSpace
+from redlib.study.stage import Stage
+
+
+def pool_stage(task: str, rows: int, seed: int, operands: tuple[int, int], labels: LabelSpace) -> Stage:
+    """The one pool of texts of a task (the source, 4.2)."""
+    config = {"task": task, "rows": rows, "seed": seed, "operands": list(operands), "labels": asdict(labels)}
+    return Stage("pool", 1, config, _make_pool, seconds=2 + rows * 1e-4, bytes=rows * 60)
+
+
+def _make_pool(stage: Stage, out: Path) -> None:
+    c = stage.config
+    labels = LabelSpace(**c["labels"])
+    pool = datasets.build(c["task"], c["rows"], c["seed"], operands=tuple(c["operands"]), labels=labels)
+    datasets.save(pool, out / "pool.parquet")
+
+
+@lru_cache(maxsize=2)
+def read_pool(folder: Path):
+    """The pool in a pool stage's folder."""
+    return datasets.load(folder / "pool.parquet")
+
+
+def features_stage(pool: Stage, spec: BackboneConfig, points: tuple[features.Point, ...], states: int | None) -> Stage:
+    """Pooled features at `points` and, if `states` is a layer, token states there, for every text of the pool."""
+    config = {
+        "backbone": spec.model_dump(),
+        "weights_id": open_backbone(spec).weights_id,
+        "points": [asdict(point) for point in points],
+        "states": states,
+        "threads": torch.get_num_threads(),
+        "versions": [torch.__version__, transformers.__version__],
+    }
+    rows, deepest = pool.config["rows"], states is not None or any(point.layer < 0 for point in points)
+    return Stage(
+        "features",
+        1,
+        config,
+        lambda stage, out: paths.write_json(out / "features.json", {"key": feature_set(stage).key}),
+        {"pool": pool},
+        seconds=5 + rows * (0.008 if deepest else 0.003),
+        bytes=rows * (2304 * len(points) + (6000 if states is not None else 0)),
+    )
+
+
+def feature_set(stage: Stage) -> features.FeatureSet:
+    """The features of a features stage, computed if they are missing."""
+    c = stage.config
+    points = [features.Point(**point) for point in c["points"]]
+    texts = read_pool(stage.inputs["pool"].run())["text"].tolist()
+    return features.FeatureSet(open_backbone(stage), texts, points, c["states"]).ensure()
+
+
+def open_backbone(stage_or_spec: Stage | BackboneConfig) -> backbone.Backbone:
+    """The backbone of a profile's configuration or of a features stage, loaded once a process."""
+    spec = stage_or_spec
+    if isinstance(spec, Stage):
+        spec = BackboneConfig(**spec.config["backbone"])
+    return _load_backbone(spec)
+
+
+@lru_cache(maxsize=2)
+def _load_backbone(spec: BackboneConfig) -> backbone.Backbone:
+    return backbone.load(spec.name, dtype=spec.dtype, top_layers=spec.top_layers)

@@ -1,0 +1,161 @@
+"""Stages that train every method on one split with one recipe, all seeds side by side, and predict (4.3-4.5).
+
+base -> experts -> routers, and controls beside them; each part is trained with everything before it frozen.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+from redlib import evaluation, models, modules
+from redlib.config import PARTS
+from redlib.study import parts
+from redlib.study.settings import Data, Setting
+from redlib.study.stage import Stage
+
+ROUTED = ("red", "softmax_moe")  # their router accuracy is reported on every part
+
+
+def base_stage(s: Setting) -> Stage:
+    """Features -> h and the shared classifier, trained on `base_share` of the training rows, then frozen."""
+    r = s.recipe
+    fields = {"layer", "pooling", "tuned_layers", "base_share", "base"}
+    config = {
+        "recipe": r.model_dump(include=fields),
+        "labels": asdict(s.labels),
+        "split": s.split,
+        "seeds": s.seeds,
+        "subset": s.subset,
+    }
+    rows = s.pool.config["rows"] * 0.8 * r.base_share
+    seconds = s.seeds * rows * (0.15 if r.tuned_layers else 0.002)
+    size = s.seeds * s.pool.config["rows"] * 2304 if r.tuned_layers else 1 << 20
+    return Stage(
+        f"base ({s.name})", 1, config, lambda stage, out: parts.make_base(s, out), _inputs(s), seconds + 2, int(size)
+    )
+
+
+def experts_stage(s: Setting) -> Stage:
+    """K residual experts and K full-rank heads a seed, each on the rows of its own range."""
+    config = s.recipe.model_dump(include={"rank", "experts"})
+    seconds = s.seeds * s.pool.config["rows"] * 0.002
+    return Stage(
+        f"experts ({s.name})",
+        1,
+        config,
+        lambda stage, out: parts.make_experts(s, stage, out),
+        {**_inputs(s), "base": base_stage(s)},
+        seconds + 2,
+    )
+
+
+def routers_stage(s: Setting) -> Stage:
+    """The range router of RED and the answer-trained gates of the mixture, experts frozen."""
+    config = s.recipe.model_dump(include={"router_hidden", "routers"})
+    seconds = s.seeds * s.pool.config["rows"] * 0.002
+    return Stage(
+        f"routers ({s.name})",
+        1,
+        config,
+        lambda stage, out: parts.make_routers(s, stage, out),
+        {**_inputs(s), "base": base_stage(s), "experts": experts_stage(s)},
+        seconds + 2,
+    )
+
+
+def controls_stage(s: Setting) -> Stage:
+    """Plain networks on the same features and all training rows: linear, and an MLP with RED's parameter count."""
+    config = s.recipe.model_dump(include={"rank", "router_hidden", "controls"})
+    seconds = s.seeds * s.pool.config["rows"] * 0.002
+    return Stage(
+        f"controls ({s.name})",
+        1,
+        config,
+        lambda stage, out: parts.make_controls(s, stage, out),
+        {**_inputs(s), "base": base_stage(s)},
+        seconds + 2,
+    )
+
+
+def predictions_stage(s: Setting) -> Stage:
+    """The long frame of predictions: test and validation rows of every method, training rows of the routed ones."""
+    stages = {"base": base_stage(s), "experts": experts_stage(s), "routers": routers_stage(s)}
+    stages["controls"] = controls_stage(s)
+    return Stage(
+        f"predictions ({s.name})",
+        1,
+        {"methods": list(s.methods)},
+        lambda stage, out: _make_predictions(s, stage, out),
+        {**_inputs(s), **stages},
+        s.seeds * s.pool.config["rows"] * 1e-4 + 2,
+        s.seeds * s.pool.config["rows"] * 200,
+    )
+
+
+def _inputs(s: Setting) -> dict[str, Stage]:
+    return {"pool": s.pool, "features": s.features}
+
+
+def _make_predictions(s: Setting, stage: Stage, out: Path) -> None:
+    data = Data(s, stage.inputs["base"].folder)
+    frames = []
+    for seed in range(s.seeds):
+        trained = load_parts(s, seed)
+        for name in s.methods:
+            method = models.assemble(name, s.labels, trained)
+            for part in PARTS if name in ROUTED else PARTS[1:]:
+                frames.append(_predict(data, method, part, name, seed))
+        if "softmax_moe" in s.methods:
+            linear = models.assemble("softmax_moe", s.labels, {**trained, "gate": trained["gate_linear"]})
+            frames.append(
+                _predict(data, linear, "test", "softmax_moe", seed).assign(recipe=f"{s.recipe.name}/gate=linear")
+            )
+    pd.concat(frames, ignore_index=True).to_parquet(out / "predictions.parquet")
+
+
+def _predict(data: Data, method: models.Method, part: str, name: str, seed: int) -> pd.DataFrame:
+    rows = data.rows[part][seed]
+    x = data.x[rows] if data.x.dim() == 2 else data.x[seed, rows]
+    items = data.pool.iloc[rows][["row", "structure", "value", "range"]].reset_index(drop=True)
+    about = {
+        "split": data.setting.split,
+        "part": part,
+        "recipe": data.setting.recipe.name,
+        "method": name,
+        "seed": seed,
+    }
+    said = evaluation.predict(method, x, data.setting.labels, items["range"].to_numpy())
+    return pd.concat([items.assign(**about), said], axis=1)
+
+
+def load_parts(s: Setting, seed: int, backbone=None) -> dict:
+    """Every trained part of a seed, computed if missing. With a backbone, a tuned base reads its token states;
+    without one the parts of recipe `source` read the h that the base stage stored."""
+    trained: dict = {}
+    stages = {"base": base_stage(s), "experts": experts_stage(s), "routers": routers_stage(s)}
+    for name, stage in (stages | {"controls": controls_stage(s)}).items():
+        trained |= modules.load(stage.run() / f"{name}-{seed}.safetensors", backbone)[0]
+    if s.recipe.tuned_layers and backbone is not None:
+        trained |= modules.load(stages["base"].run() / f"tokens-{seed}.safetensors", backbone)[0]
+    return trained
+
+
+def history(s: Setting) -> pd.DataFrame:
+    """Training histories of all parts of a setting, with a column `stage`."""
+    stages = {"base": base_stage(s), "experts": experts_stage(s), "routers": routers_stage(s)}
+    stages["controls"] = controls_stage(s)
+    frames = [pd.read_csv(stage.run() / "history.csv").assign(stage=name) for name, stage in stages.items()]
+    return pd.concat(frames, ignore_index=True)
+
+
+def epoch_limits(settings: list[Setting]) -> dict[str, int]:
+    """max_epochs by "variant/name of the part"."""
+    loops = {"base": ("classifier", "tuned base"), "experts": ("experts", "heads")}
+    loops |= {"routers": ("router", "gate", "gate_linear"), "controls": ("linear_full", "mlp_full")}
+    return {
+        f"{s.recipe.name}/{name}": getattr(s.recipe, loop).max_epochs
+        for s in settings
+        for loop, names in loops.items()
+        for name in names
+    }

@@ -1,0 +1,207 @@
+"""How each part of a method is trained for all seeds of a setting: base, experts, routers, controls.
+
+Every function fills a stage's folder with `<stage>-<seed>.safetensors` and `history.csv`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from redlib import models, modules, training
+from redlib.config import Training
+from redlib.models import Identity, LinearBank, MLPBank, PooledBase, ResidualExperts, TokenBase, take
+from redlib.study.data import feature_set, open_backbone
+from redlib.study.settings import Data, Setting, member_seeds
+from redlib.study.stage import Stage
+
+
+class Frozen(nn.Module):
+    """base -> [frozen part ->] bank, as one module for the loop: x (S, B, d) -> logits (S, B, C)."""
+
+    def __init__(self, base: nn.Module, bank: nn.Module):
+        super().__init__()
+        self.base, self.bank = base.requires_grad_(False), bank
+
+    def forward(self, *x: Tensor) -> Tensor:
+        return self.bank(self.base(*x))
+
+
+class ResidualHead(nn.Module):
+    """h + delta(h) read by the frozen shared classifier."""
+
+    def __init__(self, experts: ResidualExperts, classifier: LinearBank):
+        super().__init__()
+        self.experts, self.classifier = experts, classifier.requires_grad_(False)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.classifier(h + self.experts(h))
+
+
+class GatedHeads(nn.Module):
+    """K frozen heads mixed as logits by a trained gate; heads (S, d, K*C)."""
+
+    def __init__(self, gate: MLPBank, heads: LinearBank, K: int):
+        super().__init__()
+        self.gate, self.heads, self.K = gate, heads.requires_grad_(False), K
+
+    def forward(self, h: Tensor) -> Tensor:
+        alpha = torch.softmax(self.gate(h), -1)
+        return torch.einsum("sbk,sbkc->sbc", alpha, self.heads(h).unflatten(-1, (self.K, -1)))
+
+
+class Tuned(nn.Module):
+    """Token base and classifier trained together: states (B, T, d), mask (B, T) -> logits (1, B, C)."""
+
+    def __init__(self, base: TokenBase, classifier: LinearBank):
+        super().__init__()
+        self.base, self.bank = base, classifier
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        return self.bank(self.base(states, mask))
+
+
+def make_base(s: Setting, out: Path) -> None:
+    """Base and shared classifier on `base_share` of the training rows."""
+    data = Data(s)
+    shares = [data.by_range(rows, s.recipe.base_share, seed) for seed, rows in enumerate(data.rows["train"])]
+    make = _tuned_base if s.recipe.tuned_layers else _pooled_base
+    make(s, data, shares, out).to_csv(out / "history.csv", index=False)
+
+
+def _pooled_base(s: Setting, data: Data, shares: list[np.ndarray], out: Path) -> pd.DataFrame:
+    base = PooledBase.fit([data.x[rows] for rows in shares])
+    rows = data.training_rows("classifier", data.value, shares, data.rows["validation"], range(s.seeds))
+
+    def make(members: list[int]) -> nn.Module:
+        return Frozen(take(base, members), LinearBank([rows.seeds[m] for m in members], data.d, s.labels.C))
+
+    head, history = training.fit_members(make, rows, s.recipe.base)
+    for seed in range(s.seeds):
+        _save(s, out, "base", seed, {"base": take(base, [seed]), "classifier": take(head.bank, [seed])})
+    return history
+
+
+def _tuned_base(s: Setting, data: Data, shares: list[np.ndarray], out: Path) -> pd.DataFrame:
+    """Top layers and classifier together on the base's rows; then frozen, and h stored for every row of the pool."""
+    states = feature_set(s.features).states()
+    backbone = open_backbone(s.features)
+    histories = []
+    for seed, share in enumerate(shares):
+        init = member_seeds("classifier", [seed])
+        base = TokenBase(backbone.top(s.recipe.tuned_layers))
+        head = Tuned(base, LinearBank(init, backbone.hidden_size, s.labels.C))
+        validation = [data.rows["validation"][seed]]
+        rows = training.Rows(
+            lambda index, _: states.batch(index[0]), data.value, [share], validation, "tuned base", init
+        )
+        histories.append(training.fit(head, rows, s.recipe.base).assign(member=seed))
+        _save(s, out, "base", seed, {"base": Identity(), "classifier": head.bank})
+        _save(s, out, "tokens", seed, {"base": base})
+        np.save(out / f"h-{seed}.npy", _hidden(base, states, len(data.pool)))
+    return pd.concat(histories)
+
+
+@torch.no_grad()
+def _hidden(base: TokenBase, states, rows: int, chunk: int = 256) -> np.ndarray:
+    """h (N, d) of every row, in batches of similar length."""
+    order = np.argsort(states.lengths, kind="stable")
+    parts = [base(*states.batch(order[first : first + chunk]))[0].numpy() for first in range(0, rows, chunk)]
+    return np.concatenate(parts)[np.argsort(order, kind="stable")]
+
+
+def make_experts(s: Setting, stage: Stage, out: Path) -> None:
+    """K residual experts and K full-rank heads a seed, each on the rows of its own range."""
+    data = Data(s, stage.inputs["base"].folder)
+    owner = [seed for seed in range(s.seeds) for _ in range(s.labels.K)]
+    of_range = [
+        [data.of_range(rows, k) for rows in data.rows[part] for k in range(s.labels.K)]
+        for part in ("train", "validation")
+    ]
+    base, classifier = _shared(s, stage)
+    trained, histories = {}, []
+    for name in ("experts", "heads"):
+        rows = data.training_rows(name, data.value, *of_range, owner)
+
+        def make(members: list[int], name: str = name, rows: training.Rows = rows) -> nn.Module:
+            seeds, owners = [rows.seeds[m] for m in members], [owner[m] for m in members]
+            if name == "heads":
+                return Frozen(take(base, owners), LinearBank(seeds, data.d, s.labels.C))
+            experts = ResidualExperts(seeds, data.d, s.recipe.rank)
+            return Frozen(take(base, owners), ResidualHead(experts, take(classifier, owners)))
+
+        head, history = training.fit_members(make, rows, s.recipe.experts)
+        trained[name] = head.bank if name == "heads" else head.bank.experts
+        histories.append(history)
+    for seed in range(s.seeds):
+        own = [m for m, o in enumerate(owner) if o == seed]
+        _save(s, out, "experts", seed, {name: take(bank, own) for name, bank in trained.items()})
+    pd.concat(histories).to_csv(out / "history.csv", index=False)
+
+
+def make_routers(s: Setting, stage: Stage, out: Path) -> None:
+    """RED's router on the range; the mixture's gates (2-layer and linear) on the answer, its heads frozen."""
+    data = Data(s, stage.inputs["base"].folder)
+    folder = stage.inputs["experts"].folder
+    heads = [modules.load(folder / f"experts-{seed}.safetensors")[0]["heads"] for seed in range(s.seeds)]
+    merged = LinearBank([0] * s.seeds, data.d, s.labels.K * s.labels.C)
+    merged.weight.data = torch.stack([bank.weight.permute(1, 0, 2).flatten(1) for bank in heads])
+    merged.bias.data = torch.stack([bank.bias.permute(1, 0, 2).flatten(1) for bank in heads])
+    kinds = {
+        "router": (s.recipe.router_hidden, data.range),
+        "gate": (s.recipe.router_hidden, data.value),
+        "gate_linear": (0, data.value),
+    }
+    _train_banks(s, data, _shared(s, stage)[0], kinds, s.labels.K, s.recipe.routers, out, "routers", merged)
+
+
+def make_controls(s: Setting, stage: Stage, out: Path) -> None:
+    """All training rows, same features: a linear head, and an MLP with as many parameters as RED."""
+    data, r = Data(s, stage.inputs["base"].folder), s.recipe
+    like_red = (ResidualExperts([0] * s.labels.K, data.d, r.rank), MLPBank([0], data.d, r.router_hidden, s.labels.K))
+    hidden = round((models.count(*like_red) + data.d * s.labels.C) / (data.d + s.labels.C + 1))
+    kinds = {"linear_full": (0, data.value), "mlp_full": (hidden, data.value)}
+    _train_banks(s, data, _shared(s, stage)[0], kinds, s.labels.C, r.controls, out, "controls")
+
+
+def _train_banks(
+    s: Setting,
+    data: Data,
+    base: nn.Module,
+    kinds: dict[str, tuple[int, Tensor]],
+    outputs: int,
+    loop: Training,
+    out: Path,
+    file: str,
+    heads: LinearBank | None = None,
+) -> None:
+    """Train one bank of networks a kind (hidden units, targets), a member a seed; gates through the frozen heads."""
+    trained, histories = {}, []
+    for name, (hidden, y) in kinds.items():
+        rows = data.training_rows(name, y, data.rows["train"], data.rows["validation"], range(s.seeds))
+        gated = heads is not None and y is data.value
+
+        def make(members: list[int], rows=rows, hidden=hidden, gated=gated) -> nn.Module:
+            bank = MLPBank([rows.seeds[m] for m in members], data.d, hidden, outputs)
+            head = GatedHeads(bank, take(heads, members), s.labels.K) if gated else bank
+            return Frozen(take(base, members), head)
+
+        head, history = training.fit_members(make, rows, loop)
+        trained[name] = head.bank.gate if gated else head.bank
+        histories.append(history)
+    for seed in range(s.seeds):
+        _save(s, out, file, seed, {name: take(bank, [seed]) for name, bank in trained.items()})
+    pd.concat(histories).to_csv(out / "history.csv", index=False)
+
+
+def _shared(s: Setting, stage: Stage) -> tuple[nn.Module, LinearBank]:
+    """Frozen base and shared classifier, one member a seed."""
+    folder = stage.inputs["base"].folder
+    loaded = [modules.load(folder / f"base-{seed}.safetensors")[0] for seed in range(s.seeds)]
+    return models.stack([p["base"] for p in loaded]), models.stack([p["classifier"] for p in loaded])
+
+
+def _save(s: Setting, out: Path, name: str, seed: int, parts: dict[str, nn.Module]) -> None:
+    modules.save(out / f"{name}-{seed}.safetensors", parts, s.passport(seed))

@@ -1,0 +1,201 @@
+"""Runs the study: what the notebooks read is computed first, then they are executed one after another.
+
+A notebook is current when a key over its source, the profile, the library and the tables that it reads is the one its
+executed copy was made with; a current notebook is skipped, so a run that stopped continues where it stopped.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from filelock import Timeout
+
+from redlib import config, paths
+from redlib.config import Profile
+from redlib.results.provenance import known_runs, record_run
+from redlib.study.notebooks import Notebook, NotebookError, check, execute
+from redlib.study.stage import Say, Stage
+from redlib.study.tables import TABLES
+
+Tables = Mapping[str, Callable[[Profile], Stage]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do: stages to make, each once, and notebooks to execute."""
+
+    stages: tuple[Stage, ...]
+    notebooks: tuple[Notebook, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(stage.seconds for stage in self.stages)
+
+    @property
+    def bytes(self) -> int:
+        return sum(stage.bytes for stage in self.stages)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One profile's run. `folder` holds the notebooks' sources, `tables` says which stage makes which table."""
+
+    name: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    folder: Path = field(default_factory=lambda: paths.root() / "notebooks")
+    tables: Tables = field(default_factory=lambda: TABLES)
+
+    @cached_property
+    def profile(self) -> Profile:
+        return config.load(self.name, dict(self.overrides))
+
+    @cached_property
+    def out(self) -> Path:
+        """Where this run writes: notebooks/, figures/ and results/."""
+        return paths.runs(self.profile.name)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        return {"profile": self.profile.name, "overrides": dict(self.overrides)}
+
+    @cached_property
+    def _library(self) -> str:
+        sources = [*(paths.root() / "redlib").rglob("*.py"), paths.root() / "data" / "claims.csv"]
+        files = sorted(file for file in sources if file.is_file())
+        return paths.digest({str(file.relative_to(paths.root())): paths.digest(file.read_bytes()) for file in files})
+
+    def executed(self, notebook: Notebook) -> Path:
+        """The executed copy of a notebook."""
+        return self.out / "notebooks" / f"{notebook.name}.ipynb"
+
+    def sidecar(self, notebook: Notebook) -> dict:
+        """What is recorded beside an executed copy: key, overrides, figures, seconds; empty when there is none."""
+        try:
+            return json.loads(self.executed(notebook).with_suffix(".json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def stages(self, notebook: Notebook) -> dict[str, Stage]:
+        """The stage behind every table of a notebook; none in a profile that reads a record."""
+        if self.profile.reads:
+            return {}
+        return {name: self._table(name)(self.profile) for name in notebook.tables}
+
+    def _table(self, name: str) -> Callable[[Profile], Stage]:
+        if name not in self.tables:
+            raise ValueError(f"unknown table {name!r}; valid tables: {', '.join(sorted(self.tables))}")
+        return self.tables[name]
+
+    def key(self, notebook: Notebook) -> str:
+        """Everything that an executed copy depends on, as one hash."""
+        reads = {name: stage.key for name, stage in self.stages(notebook).items()}
+        if self.profile.reads:
+            reads = {name: paths.digest(self._committed(name).read_bytes()) for name in notebook.tables}
+        source = paths.digest((self.folder / f"{notebook.name}.ipynb").read_bytes())
+        parts = {"source": source, "profile": self.profile.model_dump(mode="json"), "overrides": dict(self.overrides)}
+        return paths.digest({**parts, "library": self._library, "reads": reads})
+
+    def _committed(self, name: str) -> Path:
+        of_record = self.profile.reads
+        file = paths.results(of_record) / f"{name}.csv"
+        if not file.is_file():
+            make = f"python -m redlib run --profile {of_record} && python -m redlib publish --profile {of_record}"
+            raise FileNotFoundError(f"the record has no table {name!r} ({_short(file)}); `{make}` makes it")
+        return file
+
+    def current(self, notebook: Notebook) -> bool:
+        """Whether the executed copy and its tables are there and were made from what is there now."""
+        there = self.executed(notebook).is_file() and all(
+            (self.out / "results" / f"{name}.csv").is_file() for name in self.stages(notebook)
+        )
+        return there and self.sidecar(notebook).get("key") == self.key(notebook)
+
+    def plan(self, notebooks: Iterable[Notebook], force: bool = False) -> Plan:
+        """Stages that are missing and notebooks that would run; writes nothing."""
+        notebooks = tuple(notebooks)
+        self._check(notebooks)
+        stale = tuple(notebook for notebook in notebooks if force or not self.current(notebook))
+        tables = [stage for notebook in stale for stage in self.stages(notebook).values()]
+        missing = {stage.key: stage for table in tables for stage in table.missing()}
+        return Plan(tuple(missing.values()), stale)
+
+    def run(self, notebooks: Iterable[Notebook], force: bool = False, say: Say = print) -> None:
+        """Make what is missing and execute what is not current; stops at the first failure with NotebookError."""
+        notebooks, start = tuple(notebooks), time.perf_counter()
+        self._check(notebooks)
+        with self._alone(say):
+            for number, notebook in enumerate(notebooks, 1):
+                where = f"{number}/{len(notebooks)} {notebook.name}"
+                self._one(notebook, force, _with_clock(say, where, start))
+
+    def _check(self, notebooks: Iterable[Notebook]) -> None:
+        """What cannot work is said before hours of work, not after."""
+        for notebook in notebooks:
+            check(self.folder / f"{notebook.name}.ipynb", self._given)
+            for name in notebook.tables:
+                self._committed(name) if self.profile.reads else self._table(name)
+
+    def _one(self, notebook: Notebook, force: bool, say: Say) -> None:
+        if not force and self.current(notebook):
+            say("current, skipped")
+            return
+        for name, stage in self.stages(notebook).items():
+            stage.run(say)
+            self._keep_table(name, stage)
+        key, start, before = self.key(notebook), time.perf_counter(), self._figures()
+        say("executing")
+        failed = self.executed(notebook).with_suffix(".failed.ipynb")
+        try:
+            done = execute(self.folder / f"{notebook.name}.ipynb", self._given)
+        except NotebookError as error:
+            if error.notebook is None:
+                raise
+            paths.write_text(failed, nbformat.writes(error.notebook) + "\n")
+            raise NotebookError(f"{error}\nthe failed notebook is {_short(failed)}", error.notebook) from None
+        paths.write_text(self.executed(notebook), nbformat.writes(done) + "\n")
+        seconds = time.perf_counter() - start
+        figures = sorted(name for name, time_ns in self._figures().items() if before.get(name) != time_ns)
+        record = {"key": key, "overrides": dict(self.overrides), "figures": figures, "seconds": round(seconds, 1)}
+        paths.write_json(self.executed(notebook).with_suffix(".json"), record)
+        failed.unlink(missing_ok=True)
+        say(f"done in {seconds:.1f} s")
+
+    def _keep_table(self, name: str, stage: Stage) -> None:
+        """Copy a table, and what is known of the runs behind it, to where a reader looks for it."""
+        file = stage.folder / f"{name}.csv"
+        if not file.is_file():
+            raise FileNotFoundError(f"stage {stage.name!r} made no table {file.name} in {stage.folder}")
+        paths.write_bytes(self.out / "results" / file.name, file.read_bytes())
+        for run, about in known_runs(stage.folder).items():
+            record_run(self.out / "results", run, about)
+
+    def _figures(self) -> dict[str, int]:
+        files = (self.out / "figures").glob("[!.]*")
+        return {file.name: file.stat().st_mtime_ns for file in files}
+
+    def _alone(self, say: Say):
+        """Two papermill processes at once can race for a port: runs of all profiles queue for one lock."""
+        lock = paths.lock(self.out.parent / "run")
+        try:
+            return lock.acquire(timeout=0)
+        except Timeout:
+            say("another run is executing notebooks; waiting for it to end")
+            return lock.acquire()
+
+
+def _with_clock(say: Say, where: str, start: float) -> Say:
+    def line(text: str) -> None:
+        minutes, seconds = divmod(int(time.perf_counter() - start), 60)
+        say(f"[{minutes:3d}:{seconds:02d}] {where}: {text.strip()}")
+
+    return line
+
+
+def _short(path: Path) -> str:
+    """Relative to the project where it lies inside it."""
+    return str(path.relative_to(paths.root()) if path.is_relative_to(paths.root()) else path)

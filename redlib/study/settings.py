@@ -1,0 +1,120 @@
+"""One setting of the study (task, recipe, split, seeds) and the rows, targets and features that its stages share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from redlib import datasets, features, models, paths, training
+from redlib.config import PARTS, Recipe
+from redlib.models import LabelSpace
+from redlib.study.data import feature_set, read_pool
+from redlib.study.stage import Stage
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One split of one pool under one recipe. `subset`: how many training rows, or `pairs` / `pairs_balanced`."""
+
+    task: str
+    recipe: Recipe
+    split: str
+    seeds: int
+    labels: LabelSpace
+    pool: Stage
+    features: Stage
+    subset: int | str | None = None
+    methods: tuple[str, ...] = tuple(models.METHODS)
+
+    def passport(self, seed: int) -> dict:
+        """What a module file says about where its parts come from."""
+        about = self.features.config
+        return {
+            "weights_id": about["weights_id"],
+            "backbone": about["backbone"]["name"],
+            "task": self.task,
+            "recipe": self.recipe.name,
+            "layer": self.recipe.layer,
+            "pooling": self.recipe.pooling,
+            "labels": self.labels,
+            "split": self.split,
+            "subset": self.subset,
+            "seed": seed,
+            "training": self.recipe.model_dump(),
+            "versions": about["versions"],
+        }
+
+    @property
+    def name(self) -> str:
+        size = "" if self.subset is None else f"/rows={self.subset}"
+        return f"{self.recipe.name}{size}, {self.split}"
+
+
+class Data:
+    """Rows, targets and parts of a setting: `rows[part][seed]` are pool rows."""
+
+    def __init__(self, s: Setting, base: Path | None = None):
+        """`base`: the folder of the base stage, when h was computed by tuned layers."""
+        self.setting, self.base = s, base if s.recipe.tuned_layers else None
+        self.pool = read_pool(s.pool.run())
+        self.value = torch.tensor(self.pool["value"].to_numpy() - s.labels.lo)
+        self.range = torch.tensor(self.pool["range"].to_numpy())
+        self.rows: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
+        for seed in range(s.seeds):
+            parts = datasets.split(self.pool, s.split, seed).to_numpy()
+            for part in PARTS:
+                self.rows[part].append(np.flatnonzero(parts == part))
+            if s.subset is not None:
+                self.rows["train"][-1] = self._subset(self.rows["train"][-1], seed)
+
+    def _subset(self, rows: np.ndarray, seed: int) -> np.ndarray:
+        """Fewer training rows: a number, stratified by range, or one text an operand pair."""
+        subset = self.setting.subset
+        if isinstance(subset, str):
+            mask = np.isin(np.arange(len(self.pool)), rows)
+            return np.flatnonzero(datasets.one_per_pair(self.pool, mask, subset == "pairs_balanced", seed))
+        if subset > len(rows):
+            raise ValueError(f"{subset} training rows asked of a training part of {len(rows)}")
+        return self.by_range(rows, subset / len(rows), seed)
+
+    def by_range(self, rows: np.ndarray, share: float, seed: int) -> np.ndarray:
+        """A share of the rows, the same from every range."""
+        generator = np.random.default_rng([11, seed])
+        ranges = self.range.numpy()[rows]
+        chosen = [generator.permutation(rows[ranges == k]) for k in range(self.setting.labels.K)]
+        return np.sort(np.concatenate([c[: max(1, round(len(c) * share))] for c in chosen]))
+
+    def of_range(self, rows: np.ndarray, k: int) -> np.ndarray:
+        return rows[self.range.numpy()[rows] == k]
+
+    @cached_property
+    def x(self) -> Tensor:
+        """What the base reads, or for a tuned base h itself: (N, d), or (seeds, N, d)."""
+        s = self.setting
+        if self.base is not None:
+            return torch.stack([torch.from_numpy(np.load(self.base / f"h-{seed}.npy")) for seed in range(s.seeds)])
+        point = features.Point(s.recipe.layer, s.recipe.pooling)
+        return torch.from_numpy(np.array(feature_set(s.features).pooled(point)))
+
+    @property
+    def d(self) -> int:
+        return self.x.shape[-1]
+
+    def training_rows(self, name: str, y: Tensor, train: Sequence, validation: Sequence, owner: Sequence[int]):
+        """`Rows` for members whose seed is owner[m]."""
+        inputs = training.pooled_inputs(self.x, owner)
+        return training.Rows(inputs, y, train, validation, name, member_seeds(name, owner))
+
+
+def member_seeds(name: str, owner: Sequence[int]) -> list[int]:
+    """A distinct random seed a member: from the study's seed, what is trained, and the member's turn in its seed."""
+    turn: dict[int, int] = {}
+    seeds = []
+    for seed in owner:
+        turn[seed] = turn.get(seed, -1) + 1
+        seeds.append(int(paths.digest([name, seed, turn[seed]])[:7], 16))
+    return seeds

@@ -1,0 +1,179 @@
+"""The tables of Task 1: what its notebooks show and its figures draw, each made by a stage."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from redlib import datasets, evaluation, probes, results
+from redlib.config import Profile
+from redlib.features import Point
+from redlib.study import methods, task1
+from redlib.study.data import feature_set, features_stage, open_backbone, read_pool
+from redlib.study.settings import Data, Setting
+from redlib.study.stage import Stage
+
+CURVE_METHODS = ("red", "global_head", "softmax_moe", "global_head_full_data", "mlp_full_data")
+MAPPED = ("red", "global_head", "mlp_full_data")
+
+
+def data_tables(profile: Profile) -> Stage:
+    """data_checks.csv: is the pool, and is every split of it, what the source describes (4.2.5)."""
+    splits = [split for split, n in profile.task1.seeds.items() if n]
+
+    def make(stage: Stage, out: Path) -> None:
+        pool = read_pool(stage.inputs["pool"].folder)
+        parts = {split: datasets.split(pool, split, 0) for split in splits}
+        checks = datasets.report(pool, parts, task1.labels(profile))
+        save(profile, stage, out, {"data_checks": _tidy(checks, variant="pool", method="data", seed="0")})
+
+    return Stage("data tables", 1, {"splits": splits}, make, {"pool": task1.pool(profile)}, seconds=5)
+
+
+def probe_tables(profile: Profile) -> Stage:
+    """probes.csv: validation accuracy by depth and pooling; ranks.csv: RED's by rank. Test rows are never read."""
+    p = profile.probe
+    ranks = [
+        task1.setting(
+            profile, "chosen", "structure", rank=rank, subset=_share(profile), seeds=p.seeds, methods=("red",)
+        )
+        for rank in p.ranks
+    ]
+    points = [Point(layer, pooling) for layer in p.layers for pooling in p.poolings]
+    inputs = {f"rank {s.recipe.rank}": methods.predictions_stage(s) for s in ranks}
+    inputs["pool"] = task1.pool(profile, p.rows)
+    inputs["features"] = features_stage(inputs["pool"], profile.backbone, points, None)
+    config = p.model_dump(exclude={"ranks", "layers", "poolings"})
+
+    def make(stage: Stage, out: Path) -> None:
+        tables = {"probes": _depths(profile, stage, points), "ranks": _ranks(profile, stage, ranks)}
+        save(profile, stage, out, tables)
+
+    return Stage("probe tables", 1, config, make, inputs, seconds=p.rows * len(points) * 5e-4)
+
+
+def _share(profile: Profile) -> int:
+    """Training rows of the rank choice: as many as the probes have, at most the pool's."""
+    return min(profile.probe.rows, profile.task1.rows) * 8 // 10
+
+
+def _depths(profile: Profile, stage: Stage, points: list[Point]) -> pd.DataFrame:
+    p, space = profile.probe, task1.labels(profile)
+    pool = read_pool(stage.inputs["pool"].folder)
+    made = feature_set(stage.inputs["features"])
+    parts = [datasets.split(pool, "structure", seed).to_numpy() for seed in range(p.seeds)]
+    train, validation = ([np.flatnonzero(part == name) for part in parts] for name in ("train", "validation"))
+    targets = {"value": pool["value"].to_numpy() - space.lo, "range": pool["range"].to_numpy()}
+    frame = probes.probe({pt: made.pooled(pt) for pt in points}, targets, train, validation, p.hidden, p.training)
+    frame = frame.assign(metric=frame["target"] + "_accuracy", value=frame["correct"] / frame["n"])
+    keys = ["layer", "pooling", "probe", "metric"]
+    whole = frame.groupby(keys, as_index=False).agg(
+        value=("value", "mean"), n=("n", "sum"), low=("value", "min"), high=("value", "max")
+    )
+    rows = pd.concat([frame, whole.assign(seed="all")]).rename(columns={"probe": "method"})
+    about = {"variant": "depth", "split": "structure", "part": "validation", "group": "all"}
+    return _tidy(rows.drop(columns=["target", "correct"]), **about)
+
+
+def _ranks(profile: Profile, stage: Stage, settings: list[Setting]) -> pd.DataFrame:
+    frames = []
+    for s in settings:
+        predictions = pd.read_parquet(stage.inputs[f"rank {s.recipe.rank}"].folder / "predictions.parquet")
+        kept = predictions[predictions["part"] == "validation"]
+        tidy = evaluation.evaluate(kept, s.labels, resamples=profile.bootstrap)
+        frames.append(tidy.assign(rank=s.recipe.rank, variant=f"chosen/rank={s.recipe.rank}"))
+    return pd.concat(frames)
+
+
+def main_tables(profile: Profile) -> Stage:
+    """task1.csv: every method, recipe and split; with it, what the figures of Task 1 draw."""
+    settings = task1.settings(profile)
+    inputs = {s.name: methods.predictions_stage(s) for s in settings}
+
+    def make(stage: Stage, out: Path) -> None:
+        frames = [pd.read_parquet(made.folder / "predictions.parquet") for made in stage.inputs.values()]
+        save(profile, stage, out, _main(profile, settings, pd.concat(frames, ignore_index=True)))
+
+    return Stage("task1 tables", 1, {"resamples": profile.bootstrap}, make, inputs, 20 + profile.task1.rows * 1e-3)
+
+
+def _main(profile: Profile, settings: list[Setting], predictions: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    space = task1.labels(profile)
+    test = predictions["part"] == "test"
+    reported = predictions[test | predictions["method"].isin(methods.ROUTED)]
+    drawn = predictions[test & predictions["recipe"].isin(["chosen", "source"])]
+    history = pd.concat([methods.history(s).assign(variant=s.recipe.name, split=s.split) for s in settings])
+    pool = read_pool(task1.pool(profile).folder)
+    return {
+        "task1": evaluation.evaluate(reported, space, resamples=profile.bootstrap),
+        "task1_bias": evaluation.bias_by_value(drawn, space),
+        "task1_confusion": evaluation.range_confusion(drawn, space),
+        "task1_pairs": evaluation.operand_map(drawn, pool, space, methods=MAPPED),
+        "task1_curves": evaluation.training_curves(history),
+        "task1_epochs": evaluation.epochs(history, methods.epoch_limits(settings)),
+    }
+
+
+def learning_tables(profile: Profile) -> Stage:
+    """task1_learning.csv: accuracy by training rows; two points are the source's structural de-duplication (4.2.5)."""
+    t = profile.task1
+    sizes = [*(n for n in t.curve_rows if n < t.rows * 8 // 10), "pairs_balanced", "pairs", None]
+    splits = [split for split in ("text", "structure") if t.seeds.get(split)]
+    settings = [
+        task1.setting(profile, "chosen", split, subset=size, methods=CURVE_METHODS if size else None)
+        for split in splits
+        for size in sizes
+    ]
+    inputs = {s.name: methods.predictions_stage(s) for s in settings}
+
+    def make(stage: Stage, out: Path) -> None:
+        save(profile, stage, out, {"task1_learning": _learning(profile, stage, settings)})
+
+    return Stage("learning curve", 1, {"resamples": profile.bootstrap}, make, inputs, 20 + 1e-3 * t.rows)
+
+
+def _learning(profile: Profile, stage: Stage, settings: list[Setting]) -> pd.DataFrame:
+    frames = []
+    for s in settings:
+        predictions = pd.read_parquet(stage.inputs[s.name].folder / "predictions.parquet")
+        kept = (
+            predictions["method"].isin(CURVE_METHODS)
+            & (predictions["part"] == "test")
+            & (predictions["recipe"] == "chosen")
+        )
+        tidy = evaluation.evaluate(predictions[kept], s.labels, resamples=profile.bootstrap)
+        tidy = tidy[tidy["metric"].isin(["value_accuracy", "range_accuracy"]) & (tidy["group"] == "all")]
+        size = round(np.mean([len(rows) for rows in Data(s).rows["train"]]))
+        kind = s.subset if isinstance(s.subset, str) else "rows"
+        frames.append(tidy.assign(variant=f"chosen/{kind}", rows=size))
+    return pd.concat(frames)
+
+
+def _tidy(frame: pd.DataFrame, **about: str) -> pd.DataFrame:
+    """Fill the columns of a result table that a frame lacks."""
+    empty = {"task": "task1", "n": pd.NA, "low": np.nan, "high": np.nan}
+    return frame.assign(**{name: value for name, value in {**empty, **about}.items() if name not in frame})
+
+
+def save(profile: Profile, stage: Stage, out: Path, frames: dict[str, pd.DataFrame]) -> None:
+    """Write a stage's tables with one run's provenance: what was computed, with what, and how long each stage took."""
+    seconds = {made.name: made.record["seconds"] for made in stage.upstream()}
+    run, about = results.provenance(open_backbone(profile.backbone), sum(seconds.values()), stage.config)
+    about |= {"profile": profile.name, "evidence": profile.evidence, "stages": seconds}
+    for name, frame in frames.items():
+        results.save(out, name, frame.assign(run=run), {run: about})
+
+
+TABLES: dict[str, Callable[[Profile], Stage]] = {
+    "data_checks": data_tables,
+    "probes": probe_tables,
+    "ranks": probe_tables,
+    "task1": main_tables,
+    "task1_bias": main_tables,
+    "task1_confusion": main_tables,
+    "task1_pairs": main_tables,
+    "task1_curves": main_tables,
+    "task1_epochs": main_tables,
+    "task1_learning": learning_tables,
+}

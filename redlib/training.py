@@ -1,0 +1,230 @@
+"""The one training loop: S members (seeds x experts) trained side by side as one batched product.
+
+Every member has its own rows, shuffling, initialisation and early stopping; nothing is shared between members but the
+frozen parts, so training one member alone gives the same numbers up to the rounding of the batched product.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from redlib import config
+
+
+@dataclass
+class Rows:
+    """What a run trains on. `inputs(idx (S, B), members) -> tuple` of what the module reads; y (N,) class targets.
+
+    train, validation: one array of row numbers a member.
+    """
+
+    inputs: Callable[[np.ndarray, np.ndarray], tuple[Tensor, ...]]
+    y: Tensor
+    train: Sequence[np.ndarray]
+    validation: Sequence[np.ndarray]
+    name: str = "model"
+    seeds: Sequence[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.seeds = list(self.seeds) or list(range(len(self.train)))
+        if not len(self.train) == len(self.validation) == len(self.seeds):
+            raise ValueError(f"{self.name}: train, validation and seeds must have one entry a member")
+        for member, (train, validation) in enumerate(zip(self.train, self.validation, strict=True)):
+            for part, rows in (("train", train), ("validation", validation)):
+                if len(rows) == 0:
+                    raise ValueError(f"{self.name}: the {part} part of member {member} is empty")
+            if len(np.unique(self.y[train].numpy())) < 2:
+                raise ValueError(f"{self.name}: the train part of member {member} holds one class only")
+
+    def only(self, members: Sequence[int]) -> "Rows":
+        """The same rows for some of the members, renumbered from 0."""
+
+        def inputs(index: np.ndarray, active: np.ndarray) -> tuple[Tensor, ...]:
+            return self.inputs(index, np.asarray(members)[active])
+
+        return Rows(
+            inputs,
+            self.y,
+            [self.train[m] for m in members],
+            [self.validation[m] for m in members],
+            self.name,
+            [self.seeds[m] for m in members],
+        )
+
+
+def pooled_inputs(x: Tensor, groups: Sequence[int] | None = None) -> Callable:
+    """Inputs for `Rows` from features x (N, d) that all members share, or x (G, N, d) with each member's group."""
+
+    def inputs(index: np.ndarray, members: np.ndarray) -> tuple[Tensor]:
+        rows = torch.from_numpy(index)
+        if x.dim() == 2:
+            return (x[rows],)
+        group = torch.tensor([groups[m] for m in members]) if groups is not None else torch.from_numpy(members)
+        return (x[group[:, None], rows],)
+
+    return inputs
+
+
+def fit_members(
+    make: Callable[[list[int]], nn.Module], rows: Rows, loop: config.Training
+) -> tuple[nn.Module, pd.DataFrame]:
+    """`fit` for members with unequal numbers of rows: equals are trained together, then gathered in one module.
+
+    `make(members)` builds the untrained module for a list of members; make(all of them) is returned, trained.
+    """
+    everyone = list(range(len(rows.train)))
+    sizes = [(len(t), len(v)) for t, v in zip(rows.train, rows.validation, strict=True)]
+    whole, histories = make(everyone), []
+    for size in sorted(set(sizes)):
+        members = [m for m in everyone if sizes[m] == size]
+        part = whole if len(members) == len(everyone) else make(members)
+        histories.append(
+            fit(part, rows.only(members), loop).assign(member=lambda h, ms=members: [ms[m] for m in h.member])
+        )
+        if part is not whole:
+            for full, trained in zip(whole.parameters(), part.parameters(), strict=True):
+                full.data[members] = trained.data
+    return whole.eval(), pd.concat(histories, ignore_index=True)
+
+
+def fit(module: nn.Module, rows: Rows, loop: config.Training) -> pd.DataFrame:
+    """Train the module in place by cross-entropy and restore each member's best weights (the source, 4.5.2).
+
+    The module's trainable parameters, and its buffers, start with S; with S = 1 any module will do. It maps inputs to
+    logits (S, B, C). Returns the history: a row a member and epoch (train_loss, valid_loss, valid_accuracy, best).
+    Raises FloatingPointError when a loss is not finite. Members with unequal numbers of rows are refused.
+    """
+    sizes = {len(t) for t in rows.train}, {len(v) for v in rows.validation}
+    if max(map(len, sizes)) > 1:
+        raise ValueError(f"{rows.name}: members trained together need equally many rows, got {sizes}")
+    run = _Run(module, rows, loop)
+    module.train()
+    for epoch in range(1, loop.max_epochs + 1):
+        run.epoch(epoch)
+        if not len(run.active):
+            break
+    return run.finish()
+
+
+class _Run:
+    def __init__(self, module: nn.Module, rows: Rows, loop: config.Training):
+        self.module, self.rows, self.loop = module, rows, loop
+        members = len(rows.train)
+        self.active = np.arange(members)
+        self.shuffles = [np.random.default_rng([7, seed]) for seed in rows.seeds]
+        self.best_loss = np.full(members, np.inf)
+        self.stale = np.zeros(members, dtype=int)
+        self.trainable = [p for p in module.parameters() if p.requires_grad]
+        self.best = [p.detach().clone() for p in self.trainable]
+        self.full = [(p, p.detach().clone()) for p in self._frozen()]
+        self.optimiser = torch.optim.AdamW(self.trainable, lr=loop.lr, weight_decay=loop.weight_decay)
+        self.history: list[dict] = []
+
+    def _frozen(self) -> list[Tensor]:
+        return [p for p in self.module.parameters() if not p.requires_grad] + list(self.module.buffers())
+
+    def epoch(self, epoch: int) -> None:
+        start = time.perf_counter()
+        train_loss = self._train(epoch)
+        valid_loss, accuracy = self._validate()
+        better = valid_loss < self.best_loss[self.active]
+        for i, member in enumerate(self.active):
+            self.stale[member] = 0 if better[i] else self.stale[member] + 1
+            if better[i]:
+                self.best_loss[member] = valid_loss[i]
+                self._remember(i, member)
+            self.history.append(
+                {
+                    "name": self.rows.name,
+                    "member": int(member),
+                    "seed": int(self.rows.seeds[member]),
+                    "epoch": epoch,
+                    "train_loss": train_loss[i],
+                    "valid_loss": valid_loss[i],
+                    "valid_accuracy": accuracy[i],
+                    "best": bool(better[i]),
+                    "seconds": (time.perf_counter() - start) / len(self.active),
+                }
+            )
+        keep = self.stale[self.active] < self.loop.patience
+        if not keep.all():
+            self._drop(keep)
+
+    def _train(self, epoch: int) -> np.ndarray:
+        order = np.stack([self.shuffles[m].permutation(self.rows.train[m]) for m in self.active])
+        total = torch.zeros(len(self.active), dtype=torch.float64)
+        for first in range(0, order.shape[1], self.loop.batch):
+            batch = order[:, first : first + self.loop.batch]
+            total += self._step(batch) * batch.shape[1]
+            if not torch.isfinite(total).all():
+                member = int(self.active[int((~torch.isfinite(total)).nonzero()[0])])
+                raise FloatingPointError(
+                    f"{self.rows.name}: the loss of member {member} is not finite in epoch {epoch}; "
+                    "check the features for NaN or lower the learning rate"
+                )
+        return (total / order.shape[1]).numpy()
+
+    def _step(self, batch: np.ndarray) -> Tensor:
+        """One optimiser step on batch (S, B), in micro-batches whose gradients add up to the whole batch's mean."""
+        size = self.loop.micro_batch or batch.shape[1]
+        mean = torch.zeros(len(batch), dtype=torch.float64)
+        self.optimiser.zero_grad(set_to_none=True)
+        for first in range(0, batch.shape[1], size):
+            loss = self._losses(batch[:, first : first + size])[0].sum(1) / batch.shape[1]
+            loss.sum().backward()
+            mean += loss.detach().double()
+        self.optimiser.step()
+        return mean
+
+    def _losses(self, index: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Cross-entropy and correctness of the rows index (S, B), both (S, B)."""
+        logits = self.module(*self.rows.inputs(index, self.active))
+        y = self.rows.y[torch.from_numpy(index)]
+        loss = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
+        return loss, logits.detach().argmax(-1) == y
+
+    @torch.no_grad()
+    def _validate(self, chunk: int = 1024) -> tuple[np.ndarray, np.ndarray]:
+        self.module.eval()
+        index = np.stack([self.rows.validation[m] for m in self.active])
+        sums = torch.zeros(2, len(self.active), dtype=torch.float64)
+        for first in range(0, index.shape[1], chunk):
+            loss, correct = self._losses(index[:, first : first + chunk])
+            sums += torch.stack([loss.double().sum(1), correct.double().sum(1)])
+        self.module.train()
+        loss, accuracy = (sums / index.shape[1]).numpy()
+        if not np.isfinite(loss).all():
+            raise FloatingPointError(f"{self.rows.name}: the validation loss is not finite; check the features for NaN")
+        return loss, accuracy
+
+    def _remember(self, i: int, member: int) -> None:
+        for best, p in zip(self.best, self.trainable, strict=True):
+            if len(self.rows.train) == 1:
+                best.copy_(p.detach())
+            else:
+                best[member] = p.detach()[i]
+
+    def _drop(self, keep: np.ndarray) -> None:
+        """Leave out members that stopped, so that the rest do not wait for them."""
+        self.active = self.active[keep]
+        if not len(self.active):
+            return
+        rows = torch.from_numpy(keep)
+        for p in [*self.trainable, *self._frozen()]:
+            p.data = p.data[rows]
+            for name, value in self.optimiser.state.get(p, {}).items():
+                if value.dim():
+                    self.optimiser.state[p][name] = value[rows]
+            p.grad = None
+
+    def finish(self) -> pd.DataFrame:
+        for p, value in [*zip(self.trainable, self.best, strict=True), *self.full]:
+            p.data = value
+        self.module.eval()
+        return pd.DataFrame(self.history)

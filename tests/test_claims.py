@@ -1,0 +1,97 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from redlib import claims, evaluation, paths
+
+METHODS = ("global_head", "uniform_average", "red_uniform", "softmax_moe", "red")
+
+
+def measured() -> pd.DataFrame:
+    """A made-up table that has every row that the claims of Task 1 ask for."""
+    rows = []
+    for split, value in (("text", 0.9), ("structure", 0.6)):
+        about = {"task": "task1", "variant": "chosen", "split": split, "seed": "all", "run": "r"}
+        about |= {"value": value, "n": 10, "low": value - 0.1, "high": value + 0.1}
+        for method in METHODS:
+            for group in ("all", "R1", "R2", "R3", "R4", "R5"):
+                for metric in ("value_accuracy", "range_accuracy", "macro_f1", "range_macro_f1", "macro_f1_99"):
+                    rows.append(about | {"method": method, "group": group, "metric": metric, "part": "test"})
+        for part in ("train", "validation", "test"):
+            rows.append(about | {"method": "red", "group": "all", "metric": "router_accuracy", "part": part})
+    return pd.DataFrame(rows)[list(evaluation.COLUMNS)]
+
+
+def test_every_number_that_the_source_reports_is_there_once():
+    frame = claims.load()
+    assert len(frame) == 162
+    assert frame["claim_id"].is_unique
+    by_id = frame.set_index("claim_id")
+    assert by_id.loc["4.6.1-07", ["method", "metric", "number"]].tolist() == ["red", "accuracy", 0.9725]
+    assert by_id.loc["4.7.3-05", "number"] == 0.7583
+    assert frame.groupby("section")["claim_id"].size()["4.11"] == 24
+    assert set(frame.loc[frame["number"].isna(), "metric"]) == {"level", "parameter_ratio_to_moe"}
+
+
+def test_the_file_has_unix_line_endings():
+    assert b"\r" not in claims.path().read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("claim_id,section", "id,section", "must have the columns claim_id, section"),
+        ("4.6.1-02", "4.6.1-01", "claim '4.6.1-01' is double"),
+        ("accuracy,0.5503", "accuracy,", "claim '4.6.1-01' is double or reports nothing"),
+    ],
+)
+def test_a_damaged_file_of_claims_is_refused(tmp_path, monkeypatch, old, new, message):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "claims.csv").write_text(claims.path().read_text().replace(old, new))
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    with pytest.raises(ValueError, match=message):
+        claims.load()
+
+
+def test_reported_stands_beside_measured_for_value_and_range():
+    both = claims.beside(measured())
+    red = both[(both["claim_id"] == "4.6.1-07") & (both["split"] == "structure")].set_index("metric")
+    assert red["reported"].tolist() == [0.9725, 0.9725]
+    assert red.index.tolist() == ["value_accuracy", "range_accuracy"]
+    assert red.loc["value_accuracy", ["measured", "low", "high", "n"]].tolist() == [0.6, 0.5, 0.7, 10]
+    assert set(both["claim_id"].str[:5]) == {"4.6.1", "4.6.2", "4.6.3", "4.6.4"}
+    assert both["claim_id"].nunique() == 8 + 20 + 20 + 3
+    assert not both["measured"].isna().any()
+
+
+def test_all_fixed_is_answered_by_both_ways_of_averaging():
+    both = claims.beside(measured())
+    assert set(both[both["claim_id"] == "4.6.1-03"]["method"]) == {"uniform_average", "red_uniform"}
+
+
+def test_router_claims_name_their_part():
+    both = claims.beside(measured(), sections=("4.6.4",))
+    assert both.groupby("claim_id")["part"].first().tolist() == ["train", "validation", "test"]
+
+
+def test_a_method_that_was_not_measured_is_named():
+    frame = measured()
+    with pytest.raises(LookupError, match="no row with method=softmax_moe"):
+        claims.beside(frame[frame["method"] != "softmax_moe"])
+    with pytest.raises(LookupError, match=r"no claim in section 9\.9"):
+        claims.beside(frame, sections=("9.9",))
+
+
+def test_the_sources_own_level_tables_mislabel_four_cells():
+    levels = claims.stated_levels()
+    wrong = levels[~levels["agrees"]]
+    assert len(levels) == 40
+    assert list(
+        zip(wrong["section"], wrong["method"], wrong["group"], wrong["stated"], wrong["level"], strict=True)
+    ) == [
+        ("4.6.3", "global_head", "R1", "moderate", "high"),
+        ("4.6.3", "global_head", "R2", "low", "moderate"),
+        ("4.6.3", "uniform_average", "R1", "moderate", "high"),
+        ("4.6.3", "uniform_average", "R5", "low", "moderate"),
+    ]
+    assert np.allclose(levels[levels["metric"] == "macro_f1_99"]["reported"].max(), 0.202)

@@ -1,0 +1,146 @@
+"""Rules that every notebook of the study keeps, and the runner on the real notebooks.
+
+What each notebook asserts at its defaults is checked by nbval (`make test`); here papermill runs them.
+"""
+
+import ast
+import json
+import re
+
+import nbformat
+import papermill
+import pytest
+
+from redlib import config, paths
+from redlib.study.notebooks import NOTEBOOKS, parameters
+from redlib.study.runner import Runner
+from redlib.study.tables import TABLES
+
+FOLDER = paths.root() / "notebooks"
+SOURCES = sorted(FOLDER.glob("*.ipynb"))
+EXECUTED = sorted((FOLDER / "executed").glob("*.ipynb"))
+MACHINE_PATH = re.compile(r"(?<![\w.])/(work|tmp|root|home|Users|mnt|data)/")
+LIMIT = 20  # seconds a notebook may take at smoke size once its tables are there
+by_name = pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+by_executed = pytest.mark.parametrize("path", EXECUTED, ids=lambda path: path.stem)
+
+
+def code_of(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_the_folder_holds_the_notebooks_of_the_study_and_no_others():
+    assert [path.stem for path in SOURCES] == [notebook.name for notebook in NOTEBOOKS]
+
+
+def test_every_table_of_a_notebook_is_one_of_the_study():
+    named = {table for notebook in NOTEBOOKS for table in notebook.tables}
+    assert named <= set(TABLES)
+
+
+@by_name
+def test_it_is_a_valid_notebook_of_format_4_5_for_kernel_python3(path):
+    raw = json.loads(path.read_text())
+    assert (raw["nbformat"], raw["nbformat_minor"]) >= (4, 5)
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert notebook.metadata.language_info.name == "python"
+    assert "widgets" not in notebook.metadata
+    assert len({cell.id for cell in notebook.cells}) == len(notebook.cells)
+
+
+@by_name
+def test_it_stores_no_outputs(path):
+    for cell in code_of(nbformat.read(path, as_version=4)):
+        assert cell.outputs == []
+        assert cell.execution_count is None
+
+
+@by_name
+def test_it_begins_with_its_question_and_has_one_parameters_cell_with_smoke_defaults(path):
+    notebook = nbformat.read(path, as_version=4)
+    assert notebook.cells[0].cell_type == "markdown"
+    assert notebook.cells[0].source.startswith("# ")
+    assert parameters(notebook, path.name) == ("profile", "overrides")
+    cell = next(cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []))
+    values = {}
+    exec(cell.source, values)
+    assert (values["profile"], values["overrides"]) == ("auto", {})
+
+
+@by_name
+def test_papermill_shows_both_parameters(path):
+    assert set(papermill.inspect_notebook(path)) == {"profile", "overrides"}
+
+
+@by_name
+def test_its_cells_define_nothing_and_write_nothing(path):
+    for cell in code_of(nbformat.read(path, as_version=4)):
+        tree = ast.parse(cell.source)
+        defined = [
+            n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
+        ]
+        assert defined == [], "definitions belong in redlib"
+        called = {n.func.attr for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
+        assert not called & {"savefig", "to_csv", "to_parquet", "write_text", "write_bytes", "filterwarnings"}
+        loops = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "backward"]
+        assert loops == [], "there is one training loop, and it is in redlib.training"
+
+
+@by_name
+def test_it_names_no_machine_path_and_no_shell_command(path):
+    for cell in nbformat.read(path, as_version=4).cells:
+        assert not MACHINE_PATH.search(cell.source)
+        assert not (cell.cell_type == "code" and re.search(r"^\s*[!%]", cell.source, re.MULTILINE))
+
+
+@by_name
+def test_it_asserts_what_it_expects(path):
+    cells = code_of(nbformat.read(path, as_version=4))
+    asserts = [n for cell in cells for n in ast.walk(ast.parse(cell.source)) if isinstance(n, ast.Assert)]
+    assert asserts, "nbval compares no outputs: expectations are assert cells"
+
+
+@by_executed
+def test_an_executed_copy_of_record_is_whole_and_clean(path):
+    text = path.read_text()
+    assert not re.search(r'"widgets": \{', text)
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert "papermill" not in notebook.metadata
+    for cell in code_of(notebook):
+        assert cell.execution_count
+        for output in cell.outputs:
+            assert output.output_type != "error"
+            shown = json.dumps({mime: data for mime, data in output.get("data", {}).items() if mime != "image/png"})
+            assert not MACHINE_PATH.search(shown + output.get("text", ""))
+
+
+def test_executed_copies_of_record_are_all_or_none():
+    assert [path.stem for path in EXECUTED] in ([], [notebook.name for notebook in NOTEBOOKS])
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize("notebook", NOTEBOOKS[1:7], ids=lambda notebook: notebook.name)
+def test_it_runs_at_smoke_size_with_an_override_in_time(notebook, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDLIB_RUNS", str(tmp_path))
+    runner = Runner("smoke", {"bootstrap": 150})
+    runner.run([notebook])
+    executed = nbformat.read(runner.executed(notebook), as_version=4)
+    injected = next(cell for cell in executed.cells if "injected-parameters" in cell.metadata.get("tags", []))
+    assert 'profile = "smoke"' in injected.source
+    assert '"bootstrap": 150' in injected.source
+    assert runner.sidecar(notebook)["seconds"] < LIMIT
+
+
+@pytest.mark.notebooks
+@pytest.mark.skipif(not paths.results("full").is_dir(), reason="no record has been published yet")
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
+def test_it_shows_the_record_without_training(notebook, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDLIB_RUNS", str(tmp_path))
+    stages = paths.cache() / "stages"
+    before = sorted(stages.glob("*/*"))
+    Runner("record").run([notebook])
+    assert sorted(stages.glob("*/*")) == before
+    assert config.load("record").reads == "full"

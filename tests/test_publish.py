@@ -1,0 +1,182 @@
+"""A finished run becomes the record, whole or not at all; the README's headline is computed."""
+
+import subprocess
+
+import nbformat
+import pandas as pd
+import pytest
+
+from redlib import paths, results
+from redlib.study.notebooks import Notebook
+from redlib.study.publish import END, START, headline, markdown, publish
+from redlib.study.runner import Runner
+from redlib.study.stage import Stage
+
+NOTEBOOKS = (Notebook("00_a", "?", ("task1",)), Notebook("01_b", "?"))
+README = f"# Title\n\n{START}\nnothing yet\n{END}\n\nThe end.\n"
+
+
+def accuracies():
+    rows = []
+    for variant, method, structure in [("source", "red", 0.1), ("chosen", "global_head", 0.3), ("chosen", "red", 0.6)]:
+        for split, value in [("structure", structure), ("text", structure + 0.2)]:
+            for seed in ("0", "all"):
+                for part in ("test", "validation"):
+                    row = {"task": "task1", "variant": variant, "split": split, "part": part, "method": method}
+                    row |= {"seed": seed, "group": "all", "n": 100, "run": "r1"}
+                    bounds = {"low": value - 0.01, "high": value + 0.02} if seed == "all" else {}
+                    rows.append(row | {"metric": "value_accuracy", "value": value, "low": None, "high": None} | bounds)
+    return pd.DataFrame(rows)
+
+
+def task1(profile):
+    def make(stage, out):
+        results.write(accuracies(), out / "task1.csv")
+        paths.write_json(out / "runs.json", {"r1": {"cpu": "a"}, "never named": {}})
+
+    return Stage("task1", 1, {"rows": profile.task1.rows}, make)
+
+
+@pytest.fixture
+def finished(own_cache, tmp_path, monkeypatch):
+    """finished("full") is a runner in a throw-away project whose notebooks look executed just now."""
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    paths.write_text(tmp_path / "README.md", README)
+    empty = nbformat.writes(nbformat.v4.new_notebook())
+    for notebook in NOTEBOOKS:
+        paths.write_text(tmp_path / "notebooks" / f"{notebook.name}.ipynb", empty)
+
+    def finish(name="full", overrides=None):
+        runner = Runner(name, overrides or {}, tables={"task1": task1})
+        for notebook in NOTEBOOKS:
+            for table, stage in runner.stages(notebook).items():
+                stage.run(lambda line: None)
+                runner._keep_table(table, stage)
+            paths.write_text(runner.executed(notebook), f"executed {notebook.name}")
+            paths.write_bytes(runner.out / "figures" / f"{notebook.name}.png", b"png")
+            record = {"key": runner.key(notebook), "overrides": {}, "figures": [f"{notebook.name}.png"], "seconds": 1}
+            paths.write_json(runner.executed(notebook).with_suffix(".json"), record)
+        return runner
+
+    return finish
+
+
+def published(root):
+    folders = ("figures", "notebooks/executed", "data/results")
+    return sorted(str(file.relative_to(root)) for folder in folders for file in (root / folder).rglob("*.*"))
+
+
+def test_the_record_is_tables_figures_notebooks_and_headline(finished, tmp_path):
+    publish(finished(), NOTEBOOKS, say=lambda line: None)
+    assert published(tmp_path) == [
+        "data/results/full/runs.json",
+        "data/results/full/task1.csv",
+        "figures/00_a.png",
+        "figures/01_b.png",
+        "notebooks/executed/00_a.ipynb",
+        "notebooks/executed/01_b.ipynb",
+    ]
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith(f"# Title\n\n{START}\n| recipe | method | value, structure | value, text |\n")
+    assert "| chosen | red | 0.600 [0.590, 0.620] | 0.800 [0.790, 0.820] |" in text
+    assert text.endswith(f"{END}\n\nThe end.\n")
+    assert results.resolve(paths.results("full"), "r1") == {"cpu": "a"}
+    assert "never named" not in (paths.results("full") / "runs.json").read_text()
+
+
+def test_publishing_twice_changes_nothing_and_drops_what_is_no_longer_made(finished, tmp_path):
+    runner = finished()
+    publish(runner, NOTEBOOKS, say=lambda line: None)
+    first = {name: (tmp_path / name).read_bytes() for name in [*published(tmp_path), "README.md"]}
+    paths.write_bytes(tmp_path / "figures" / "old.png", b"png")
+    said = []
+    publish(runner, NOTEBOOKS, say=said.append)
+    assert {name: (tmp_path / name).read_bytes() for name in [*published(tmp_path), "README.md"]} == first
+    assert "removed figures/old.png: no longer made" in said
+
+
+def test_another_profile_publishes_its_tables_only(finished, tmp_path):
+    publish(finished("laptop"), NOTEBOOKS, say=lambda line: None)
+    assert published(tmp_path) == ["data/results/laptop/runs.json", "data/results/laptop/task1.csv"]
+    assert (tmp_path / "README.md").read_text() == README
+
+
+def test_the_record_profile_redraws_figures_and_leaves_the_tables_alone(finished, tmp_path):
+    publish(finished(), NOTEBOOKS, say=lambda line: None)
+    runner = finished("record")
+    paths.write_bytes(runner.out / "figures" / "00_a.png", b"redrawn")
+    table = (paths.results("full") / "task1.csv").stat().st_mtime_ns
+    publish(runner, NOTEBOOKS, say=lambda line: None)
+    assert (tmp_path / "figures" / "00_a.png").read_bytes() == b"redrawn"
+    assert (paths.results("full") / "task1.csv").stat().st_mtime_ns == table
+
+
+def spoil_nothing(runner):
+    pass
+
+
+def lose_a_notebook(runner):
+    runner.executed(NOTEBOOKS[1]).unlink()
+
+
+def edit_a_notebook(runner):
+    paths.write_text(runner.folder / "01_b.ipynb", nbformat.writes(nbformat.v4.new_notebook()) + "\n")
+
+
+def lose_a_figure(runner):
+    (runner.out / "figures" / "01_b.png").unlink()
+
+
+def lose_a_table(runner):
+    (runner.out / "results" / "task1.csv").unlink()
+
+
+@pytest.mark.parametrize(
+    ("profile", "overrides", "spoil", "said"),
+    [
+        ("smoke", {}, spoil_nothing, "'smoke' cannot be published: smoke only proves the machinery and is no evidence"),
+        ("full", {"task1.rows": 5}, spoil_nothing, r"it was given overrides \(task1.rows\)"),
+        ("full", {}, lose_a_notebook, "01_b has not been executed"),
+        ("full", {}, edit_a_notebook, "01_b is out of date"),
+        ("full", {}, lose_a_figure, r"01_b's figure 01_b\.png is missing"),
+        ("full", {}, lose_a_table, "00_a is out of date"),
+    ],
+)
+def test_nothing_is_published_when_something_is_missing(finished, tmp_path, profile, overrides, spoil, said):
+    runner = finished(profile, overrides)
+    spoil(runner)
+    with pytest.raises(ValueError, match=said):
+        publish(runner, NOTEBOOKS, say=lambda line: None)
+    assert published(tmp_path) == []
+    assert (tmp_path / "README.md").read_text() == README
+
+
+def test_uncommitted_sources_stand_in_the_way(finished, tmp_path):
+    runner = finished()
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "notebooks"], ["commit", "-qm", "a"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    paths.write_text(tmp_path / "notebooks" / "executed" / "00_a.ipynb", "not a source")
+    publish(runner, NOTEBOOKS, say=lambda line: None)
+    paths.write_text(tmp_path / "redlib" / "new.py", "")
+    with pytest.raises(ValueError, match=r"uncommitted changes in redlib/"):
+        publish(finished(), NOTEBOOKS, say=lambda line: None)
+
+
+def test_a_readme_without_markers_is_said_before_anything_is_copied(finished, tmp_path):
+    paths.write_text(tmp_path / "README.md", "# Title\n")
+    with pytest.raises(ValueError, match=r"README\.md needs the markers"):
+        publish(finished(), NOTEBOOKS, say=lambda line: None)
+    assert published(tmp_path) == []
+
+
+def test_the_headline_puts_the_best_on_unseen_structures_first():
+    table = headline(accuracies())
+    assert table[["recipe", "method"]].to_numpy().tolist() == [
+        ["chosen", "red"],
+        ["chosen", "global_head"],
+        ["source", "red"],
+    ]
+    assert markdown(table).splitlines()[-1] == "| source | red | 0.100 [0.090, 0.120] | 0.300 [0.290, 0.320] |"
+    with pytest.raises(ValueError, match="no accuracy of a recipe"):
+        headline(accuracies().assign(part="validation"))

@@ -1,0 +1,271 @@
+"""The runner: stages first, notebooks in order, what is current skipped, failures shown, a stopped run continued."""
+
+import json
+import threading
+import time
+
+import nbformat
+import pytest
+
+from redlib import config, paths, study
+from redlib.study import notebooks as rooms
+from redlib.study.notebooks import NOTEBOOKS, Notebook, NotebookError, execute, scrub, select
+from redlib.study.runner import Runner
+from redlib.study.stage import Stage
+
+THREE = (Notebook("00_a", "?", ("numbers",)), Notebook("01_b", "?"), Notebook("02_c", "?", chapter="more"))
+DRAW = """from redlib import paths
+paths.write_bytes(paths.runs(profile) / "figures" / "curve.png", b"png")"""
+
+
+def numbers(profile):
+    """A table that depends on one field of the profile."""
+
+    def make(stage, out):
+        paths.write_text(out / "numbers.csv", f"rows,run\n{stage.config['rows']},r1\n")
+        paths.write_json(out / "runs.json", {"r1": {"cpu": "a"}})
+
+    return Stage("numbers", 1, {"rows": profile.task1.rows}, make, seconds=2, bytes=3000)
+
+
+@pytest.fixture
+def runner(own_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(Runner, "_library", "as it is")  # the sources may be edited while the tests run
+
+    def make(overrides=None, profile="smoke"):
+        return Runner(profile, overrides or {}, folder=tmp_path / "notebooks", tables={"numbers": numbers})
+
+    return make
+
+
+@pytest.fixture
+def three(write_notebook):
+    write_notebook("00_a", DRAW, "print(profile, overrides)")
+    write_notebook("01_b", "import os\nprint(os.getcwd())")
+    write_notebook("02_c", "1 + 1")
+    return THREE
+
+
+def run(runner, notebooks, **options):
+    """The lines said, without the clock."""
+    said = []
+    runner.run(notebooks, say=lambda line: said.append(line.partition("] ")[2]), **options)
+    return said
+
+
+def outputs(path):
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return "".join(output.get("text", "") for cell in cells for output in cell.outputs)
+
+
+@pytest.mark.notebooks
+def test_a_run_makes_tables_then_notebooks_in_order_and_a_second_run_skips_them(runner, three):
+    said = run(runner(), three)
+    assert [line.split(":")[0] for line in said if "executing" in line] == ["1/3 00_a", "2/3 01_b", "3/3 02_c"]
+    assert said[0] == "1/3 00_a: stage numbers: started (about 2 s)"
+    out = paths.runs("smoke")
+    assert outputs(out / "notebooks" / "00_a.ipynb") == "smoke {}\n"
+    assert (out / "results" / "numbers.csv").read_text() == "rows,run\n1000,r1\n"
+    assert json.loads((out / "results" / "runs.json").read_text()) == {"r1": {"cpu": "a"}}
+    assert runner().sidecar(THREE[0])["figures"] == ["curve.png"]
+    assert (out / "figures" / "curve.png").read_bytes() == b"png"
+
+    assert run(runner(), three) == [
+        "1/3 00_a: current, skipped",
+        "2/3 01_b: current, skipped",
+        "3/3 02_c: current, skipped",
+    ]
+
+
+@pytest.mark.notebooks
+def test_only_what_changed_is_executed_again(runner, three, write_notebook):
+    run(runner(), three)
+    write_notebook("01_b", "2 + 2")
+    assert [n.name for n in runner().plan(three).notebooks] == ["01_b"]
+    assert [n.name for n in runner({"bootstrap": 9}).plan(three).notebooks] == ["00_a", "01_b", "02_c"]
+    assert [stage.name for stage in runner({"bootstrap": 9}).plan(three).stages] == []
+    assert [stage.name for stage in runner({"task1.rows": 9}).plan(three).stages] == ["numbers"]
+    assert [n.name for n in runner().plan(three, force=True).notebooks] == ["00_a", "01_b", "02_c"]
+    (paths.runs("smoke") / "results" / "numbers.csv").unlink()
+    runner().executed(THREE[2]).unlink()
+    assert [n.name for n in runner().plan(three).notebooks] == ["00_a", "01_b", "02_c"]
+
+
+@pytest.mark.notebooks
+def test_a_current_notebook_needs_no_cache(runner, three):
+    run(runner(), three)
+    paths.cache().rename(paths.cache().with_name("gone"))
+    assert runner().plan(three).stages == ()
+    assert all("skipped" in line for line in run(runner(), three))
+
+
+@pytest.mark.notebooks
+def test_a_failure_shows_the_cell_and_stops_and_the_next_run_continues(runner, three, write_notebook):
+    write_notebook("01_b", "x = 1", "def f():\n    raise KeyError('lost')\n\nf()", "x = 2")
+    with pytest.raises(NotebookError) as caught:
+        run(runner(), three)
+    message = str(caught.value)
+    assert message.startswith(
+        "01_b failed in cell 4: KeyError: 'lost'\n    def f():\n        raise KeyError('lost')\n    f()"
+    )
+    failed = paths.runs("smoke") / "notebooks" / "01_b.failed.ipynb"
+    assert message.endswith(f"the failed notebook is {failed}")
+    kept = nbformat.read(failed, as_version=4)
+    assert any(output.output_type == "error" for cell in kept.cells for output in cell.get("outputs", ()))
+    assert not runner().executed(THREE[1]).exists()
+    assert not runner().executed(THREE[2]).exists()
+
+    write_notebook("01_b", "x = 1")
+    said = run(runner(), three)
+    assert said[0] == "1/3 00_a: current, skipped"
+    assert [line for line in said if "executing" in line] == ["2/3 01_b: executing", "3/3 02_c: executing"]
+    assert not failed.exists()
+
+
+@pytest.mark.notebooks
+def test_a_failing_rerun_keeps_the_older_copy_and_does_not_call_it_current(runner, three, write_notebook):
+    run(runner(), three)
+    write_notebook("02_c", "1 / 0")
+    with pytest.raises(NotebookError, match="ZeroDivisionError: division by zero"):
+        run(runner(), three)
+    assert runner().executed(THREE[2]).is_file()
+    assert not runner().current(THREE[2])
+
+
+@pytest.mark.notebooks
+def test_a_kernel_that_is_killed_is_said_in_words(runner, write_notebook):
+    write_notebook("01_b", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(NotebookError, match="01_b failed: its kernel died"):
+        run(runner(), [THREE[1]])
+
+
+@pytest.mark.notebooks
+def test_overrides_reach_the_notebook_and_its_tables(runner, three):
+    run(runner({"task1.rows": 7}), three[:1])
+    assert outputs(paths.runs("smoke") / "notebooks" / "00_a.ipynb") == "smoke {'task1.rows': 7}\n"
+    assert (paths.runs("smoke") / "results" / "numbers.csv").read_text() == "rows,run\n7,r1\n"
+
+
+@pytest.mark.notebooks
+def test_a_second_run_waits_for_the_first(runner, three):
+    said = []
+    with paths.lock(paths.runs("smoke").parent / "run"):
+        thread = threading.Thread(target=lambda: runner().run(three[2:], say=said.append))
+        thread.start()
+        time.sleep(1)
+        assert said == ["another run is executing notebooks; waiting for it to end"]
+    thread.join(timeout=60)
+    assert said[-1].partition("02_c: ")[2].startswith("done in")
+
+
+def test_every_source_of_the_library_counts_for_the_key(own_cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    keys = []
+    for text in ("a = 1", "a = 2"):
+        paths.write_text(tmp_path / "redlib" / "room" / "part.py", text)
+        keys.append(Runner("smoke")._library)
+    paths.write_text(tmp_path / "data" / "claims.csv", "id")
+    assert len({*keys, Runner("smoke")._library}) == 3
+
+
+def test_a_dry_run_writes_nothing(runner, three, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    plan = runner().plan(three)
+    assert [stage.name for stage in plan.stages] == ["numbers"]
+    assert (plan.seconds, plan.bytes, len(plan.notebooks)) == (2, 3000, 3)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_table_that_its_stage_does_not_make_is_named(own_cache, tmp_path, three):
+    empty = Runner(
+        "smoke", folder=tmp_path / "notebooks", tables={"numbers": lambda p: Stage("empty", 1, {}, lambda s, o: None)}
+    )
+    with pytest.raises(FileNotFoundError, match=r"stage 'empty' made no table numbers\.csv"):
+        run(empty, three)
+
+
+def test_an_unknown_table_names_the_valid_ones(runner, three):
+    with pytest.raises(ValueError, match="unknown table 'nombers'; valid tables: numbers"):
+        runner().plan([Notebook("00_a", "?", ("nombers",))])
+
+
+def test_the_record_never_computes_and_names_what_it_misses(own_cache, runner, three, monkeypatch):
+    monkeypatch.setattr(paths, "results", lambda profile: own_cache / "results" / profile)
+    record = runner(profile="record")
+    assert record.stages(THREE[0]) == {}
+    with pytest.raises(FileNotFoundError, match=r"no table 'numbers' .*redlib run --profile full"):
+        record.plan(three)
+    paths.write_text(own_cache / "results" / "full" / "numbers.csv", "rows\n1\n")
+    one = record.key(THREE[0])
+    paths.write_text(own_cache / "results" / "full" / "numbers.csv", "rows\n2\n")
+    assert record.key(THREE[0]) != one
+
+
+def test_a_missing_or_broken_notebook_is_said_before_any_stage_runs(runner, three, tmp_path):
+    (tmp_path / "notebooks" / "02_c.ipynb").write_text("{not json")
+    with pytest.raises(ValueError, match=r"02_c\.ipynb is not a notebook"):
+        run(runner(), three)
+    (tmp_path / "notebooks" / "02_c.ipynb").unlink()
+    with pytest.raises(FileNotFoundError, match=r"there is no notebook 02_c\.ipynb"):
+        run(runner(), three)
+    assert not numbers(config.load("smoke")).done
+
+
+def test_a_notebook_without_the_parameters_cell_or_with_other_parameters_is_refused(write_notebook):
+    given = {"profile": "smoke", "overrides": {}}
+    with pytest.raises(ValueError, match=r"a\.ipynb needs exactly one cell tagged `parameters` and has 0"):
+        execute(write_notebook("a", "1", parameters=None), given)
+    with pytest.raises(ValueError, match=r"b\.ipynb has no parameter 'overrides'; its parameters: profile"):
+        execute(write_notebook("b", "1", parameters='profile: str = "auto"'), given)
+    with pytest.raises(ValueError, match=r"c\.ipynb has no parameter 'rows'; its parameters: profile, overrides"):
+        execute(write_notebook("c", "1"), given | {"rows": 3})
+
+
+@pytest.mark.parametrize("options", [{"start": "03"}, {"only": "03_x"}])
+def test_an_unknown_notebook_names_the_valid_ones(options):
+    with pytest.raises(ValueError, match=r"unknown notebook '03.*'; valid notebooks: 00_a, 01_b, 02_c"):
+        select(THREE, **options)
+
+
+def test_selection_by_chapter_start_and_name():
+    def names(**options):
+        return [notebook.name for notebook in select(THREE, **options)]
+
+    assert names() == ["00_a", "01_b"]
+    assert names(chapters="all") == ["00_a", "01_b", "02_c"]
+    assert names(chapters="all", start="01_b") == ["01_b", "02_c"]
+    assert names(only="02_c") == ["02_c"]
+    with pytest.raises(ValueError, match="unknown chapters 'some'; valid chapters: core, all"):
+        names(chapters="some")
+
+
+def test_a_copy_loses_widgets_timings_and_paths_of_the_machine_but_no_image():
+    root = str(paths.root())
+    image = f"abc{root}def"
+    code = nbformat.v4.new_code_cell("x", metadata={"papermill": {"duration": 1}, "execution": {}, "tags": ["keep"]})
+    text = f"{root}/redlib/config.py {root}-other /tmp/ipykernel_12/345.py:3"
+    code.outputs = [
+        nbformat.v4.new_output("stream", text=text),
+        nbformat.v4.new_output("display_data", {"image/png": image, "text/plain": f"'{root}'"}),
+    ]
+    made = nbformat.v4.new_notebook(
+        cells=[code], metadata={"widgets": {}, "papermill": {}, "language_info": {"name": "python"}}
+    )
+    clean = scrub(made)
+    assert clean.metadata == {"language_info": {"name": "python"}}
+    assert clean.cells[0].metadata == {"tags": ["keep"]}
+    assert clean.cells[0].outputs[0].text == f"./redlib/config.py {root}-other <cell>:3"
+    assert clean.cells[0].outputs[1].data == {"image/png": image, "text/plain": "'.'"}
+    nbformat.validate(clean)
+
+
+def test_notebooks_save_figures_where_the_runner_looks(own_cache):
+    assert study.figure_folder(config.load("smoke")) == Runner("smoke").out / "figures"
+
+
+def test_the_study_has_its_nine_first_notebooks_in_order():
+    names = [notebook.name for notebook in NOTEBOOKS]
+    assert names == sorted(names)
+    assert [name[:2] for name in names[:9]] == [f"{number:02d}" for number in range(9)]
+    assert {notebook.chapter for notebook in rooms.NOTEBOOKS[:9]} == {"core"}
