@@ -32,13 +32,14 @@ RATIOS = (
     ("plain", "over_padded_transformers", "padded_transformers"),
     ("packed", "over_padded_transformers", "padded_transformers"),
 )
+SECONDS = 3.0  # of products, a round
 Ids = Sequence[Sequence[int]]
 
 
 def features(
     rows: int = 16_000,
     backbone: str = "smollm2-135m",
-    sample: int = 1_000,
+    sample: int = 2_000,
     rounds: int = 3,
     texts: Sequence[str] | None = None,
     write: bool = False,
@@ -74,7 +75,7 @@ def features(
 
 def _neighbours(distinct: Ids, sample: int) -> list[Sequence[int]]:
     """About `sample` texts in packing order: whole runs of neighbours from all over the sorted texts."""
-    run = min(500, sample)
+    run = min(100, sample)
     count = max(1, min(sample, len(distinct)) // run)
     starts = np.linspace(0, max(0, len(distinct) - run), count).astype(int)
     return [text for start in starts for text in distinct[start : start + run]]
@@ -95,9 +96,7 @@ def _padded(model: Backbone, ids: Ids, batch: int = 64) -> None:
         (states * mask).sum(1) / mask.sum(1)
 
 
-def _products(
-    model: Backbone, multiply: Callable[[Tensor, Any], Tensor], prepare: Callable[[Tensor], Any], seconds: float = 1.0
-) -> float:
+def _products(model: Backbone, multiply: Callable[[Tensor, Any], Tensor], prepare: Callable[[Tensor], Any]) -> float:
     """FLOPs a second of the products of one layer at the strip's rows, as many products at a time as threads."""
     layer = model.model.layers[0]
     weights = [module.weight for module in layer.modules() if isinstance(module, torch.nn.Linear)]
@@ -107,14 +106,14 @@ def _products(
 
     def work(_: int) -> int:
         begin, done = perf_counter(), 0
-        while perf_counter() - begin < seconds:
+        while perf_counter() - begin < SECONDS:
             for x, weight in pairs:
                 multiply(x, weight)
             done += once
         return done
 
     begin = perf_counter()
-    done = sum(forward.parallel(work, range(torch.get_num_threads()), model.device))
+    done = sum(sum(group) for group in forward.parallel(work, [range(torch.get_num_threads())], model.device))
     return done / (perf_counter() - begin)
 
 

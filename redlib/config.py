@@ -29,7 +29,8 @@ class Training(Config):
     batch: int = Field(64, gt=0, description="rows per optimiser step (the source's virtual batch)")
     micro_batch: int | None = Field(None, gt=0, description="rows per backward pass; None: the whole batch at once")
     max_epochs: int = Field(60, gt=0)
-    patience: int = Field(3, gt=0, description="epochs without a better validation loss before stopping")
+    patience: int = Field(3, gt=0, description="epochs without a better validation score before stopping")
+    monitor: Literal["loss", "accuracy"] = Field("loss", description="the validation score")
 
 
 class Recipe(Config):

@@ -19,7 +19,9 @@ from redlib.expressions import LabelSpace
 
 FORMAT = "redlib-module/1"
 REQUIRED = ("weights_id", "backbone", "recipe", "layer", "pooling", "labels", "split", "seed")
-_BANKS = {kind.__name__: kind for kind in (models.LinearBank, models.MLPBank, models.ResidualExperts)}
+_BANKS = {
+    kind.__name__: kind for kind in (models.LinearBank, models.MLPBank, models.ResidualExperts, models.FourierBank)
+}
 
 
 def save(path: Path, parts: dict[str, nn.Module], passport: dict[str, Any], method: str | None = None) -> None:
@@ -102,13 +104,15 @@ def _describe(part: nn.Module) -> dict[str, Any]:
         return {"kind": kind, "members": part.mean.shape[0], **part.shape}
     if isinstance(part, models.TokenBase):
         return {"kind": kind, "layers": len(part.top.layers)}
-    if isinstance(part, models.Identity):
+    if isinstance(part, nn.Identity):
         return {"kind": kind}
     raise ValueError(f"no way to save a part of type {kind}; valid: {', '.join([*_BANKS, 'PooledBase', 'TokenBase'])}")
 
 
 def _build(spec: dict[str, Any], backbone: Any) -> nn.Module:
     shape = {key: value for key, value in spec.items() if key not in ("kind", "members")}
+    if "labels" in shape:
+        shape["labels"] = LabelSpace(**shape["labels"])
     if spec["kind"] in _BANKS:
         return _BANKS[spec["kind"]]([0] * spec["members"], **shape)
     if spec["kind"] == "PooledBase":
@@ -118,7 +122,7 @@ def _build(spec: dict[str, Any], backbone: Any) -> nn.Module:
         if backbone is None:
             raise ValueError("these parts tune layers of the backbone; pass the backbone to load them")
         return models.TokenBase(backbone.top(spec["layers"]))
-    return models.Identity()
+    return nn.Identity()
 
 
 def _check_keys(name: str, part: nn.Module, state: dict[str, torch.Tensor]) -> None:

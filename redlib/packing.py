@@ -61,8 +61,8 @@ class Forest:
         """(n,) the node of each text's last token."""
         return self.paths[self.offsets[1:] - 1]
 
-    def batches(self, nodes: int = BATCH) -> Iterator[Batch]:
-        """Consecutive rows, as many as fit into about `nodes` nodes."""
+    def cut(self, nodes: int = BATCH) -> Iterator[tuple[int, int]]:
+        """(first, stop) of consecutive rows, as many as fit into about `nodes` nodes when padded to the widest."""
         sizes = np.diff(self.rows)
         first = 0
         while first < len(sizes):
@@ -70,10 +70,11 @@ class Forest:
             while stop < len(sizes) and max(widest, sizes[stop]) * (stop + 1 - first) <= max(nodes, sizes[first]):
                 widest = max(widest, sizes[stop])
                 stop += 1
-            yield self._batch(first, stop)
+            yield first, stop
             first = stop
 
-    def _batch(self, first: int, stop: int) -> Batch:
+    def batch(self, first: int, stop: int) -> Batch:
+        """The rows from `first` to `stop`, padded."""
         sizes = torch.from_numpy(np.diff(self.rows[first : stop + 1]))
         counts = torch.from_numpy(np.diff(self.texts[first : stop + 1]))
         nodes = slice(int(self.rows[first]), int(self.rows[stop]))

@@ -118,7 +118,7 @@ class _Run:
         members = len(rows.train)
         self.active = np.arange(members)
         self.shuffles = [np.random.default_rng([7, seed]) for seed in rows.seeds]
-        self.best_loss = np.full(members, np.inf)
+        self.best_score = np.full(members, -np.inf)
         self.stale = np.zeros(members, dtype=int)
         self.trainable = [p for p in module.parameters() if p.requires_grad]
         self.best = [p.detach().clone() for p in self.trainable]
@@ -133,11 +133,12 @@ class _Run:
         start = time.perf_counter()
         train_loss = self._train(epoch)
         valid_loss, accuracy = self._validate()
-        better = valid_loss < self.best_loss[self.active]
+        score = accuracy if self.loop.monitor == "accuracy" else -valid_loss
+        better = score > self.best_score[self.active]
         for i, member in enumerate(self.active):
             self.stale[member] = 0 if better[i] else self.stale[member] + 1
             if better[i]:
-                self.best_loss[member] = valid_loss[i]
+                self.best_score[member] = score[i]
                 self._remember(i, member)
             self.history.append(
                 {

@@ -10,51 +10,9 @@ from redlib.backbone import identity
 
 PAD = "<|pad|>"
 WORDS = (
-    "add",
-    "added",
-    "and",
-    "answer",
-    "away",
-    "by",
-    "calculate",
-    "compute",
-    "decreased",
-    "do",
-    "equals",
-    "find",
-    "from",
-    "get",
-    "give",
-    "how",
-    "if",
-    "increased",
-    "is",
-    "less",
-    "me",
-    "minus",
-    "more",
-    "much",
-    "number",
-    "numbers",
-    "of",
-    "please",
-    "plus",
-    "result",
-    "subtract",
-    "subtracted",
-    "sum",
-    "take",
-    "tell",
-    "than",
-    "the",
-    "then",
-    "to",
-    "total",
-    "up",
-    "value",
-    "we",
-    "what",
-    "you",
+    "add added and answer away by calculate compute decreased do equals find from get give how if increased is "
+    "less me minus more much number numbers of please plus result subtract subtracted sum take tell than the then "
+    "to total up value we what you "
 )
 
 
@@ -86,7 +44,9 @@ def build() -> tuple[Any, Any, str]:
 def _tokenizer() -> transformers.PreTrainedTokenizerFast:
     """One token a digit, known words whole (with and without a space before them), everything else byte by byte."""
     pieces = [PAD, *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    pieces += [prefix + word for word in WORDS for prefix in ("", "Ġ")] + [word.capitalize() for word in WORDS]
+    pieces += [prefix + word for word in WORDS.split() for prefix in ("", "Ġ")] + [
+        word.capitalize() for word in WORDS.split()
+    ]
     vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
     backend = Tokenizer(models.BPE(vocabulary, [], ignore_merges=True))
     backend.pre_tokenizer = pre_tokenizers.Sequence(

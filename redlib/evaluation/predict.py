@@ -1,5 +1,7 @@
 """Run a method over rows and write down what it says."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import torch
@@ -9,14 +11,24 @@ from redlib.models import LabelSpace, Method, range_probabilities
 
 
 @torch.no_grad()
-def predict(method: Method, x: Tensor, labels: LabelSpace, ranges: np.ndarray, chunk: int = 4096) -> pd.DataFrame:
-    """What the method says of rows x (N, ...) with true ranges (N,), which only an oracle reads.
+def predict(
+    method: Method,
+    x: Tensor | tuple[Tensor, ...],
+    labels: LabelSpace,
+    ranges: Sequence[int] | None = None,
+    chunk: int = 4096,
+) -> pd.DataFrame:
+    """What the method says of N rows: features (N, d), or states (N, T, d) and mask; ranges (N,) only an oracle reads.
 
     Columns: predicted_value, predicted_range (largest sum of value probabilities), confidence (largest value
     probability), router_range (largest weight; -1 without a router), alpha_1..alpha_K (NaN without a router).
     """
-    truth = torch.from_numpy(np.asarray(ranges, np.int64))
-    outputs = [method(x[i : i + chunk], truth[i : i + chunk]) for i in range(0, len(x), chunk)]
+    truth = None if ranges is None else torch.tensor(list(ranges), dtype=torch.long)
+    outputs = []
+    for first in range(0, len(x[0] if isinstance(x, tuple) else x), chunk):
+        rows = slice(first, first + chunk)
+        part = tuple(t[rows] for t in x) if isinstance(x, tuple) else x[rows]
+        outputs.append(method(part, None if truth is None else truth[rows]))
     logits = torch.cat([output.logits for output in outputs])
     confidence, index = torch.softmax(logits, -1).max(-1)
     frame = pd.DataFrame(

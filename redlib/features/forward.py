@@ -1,7 +1,9 @@
 """One pass of texts through the layers that are asked for, shared beginnings once, pooled in fp32."""
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,21 +77,31 @@ def shards(
     fast = packed and trunk.supports(backbone)
     run = trunk.Trunk(backbone, max(layers)).run if fast else _modules(backbone)
 
-    def part(batch: packing.Batch) -> tuple[dict[Point, Tensor], Tensor | None]:
+    def part(item: tuple[packing.Forest, int, int]) -> tuple[dict[Point, Tensor], Tensor | None]:
+        forest, first, stop = item
+        batch = forest.batch(first, stop)
         kept = run(batch, layers)
         pooled = {point: _pool(kept[level[point]].float(), batch, point.pooling).cpu() for point in points}
         return pooled, None if held is None else _half(kept[held][batch.real], held)
 
-    for start in range(skip * SHARD, len(distinct), SHARD):
-        texts = distinct[start : start + SHARD]
-        forest = packing.pack(texts, STRIP if fast else packing.WIDTH) if packed else packing.plain(texts)
-        parts = parallel(part, forest.batches(STRIP if fast else packing.BATCH), backbone.device)
-        yield Shard(
-            pooled={point: torch.cat([pooled[point] for pooled, _ in parts]).numpy() for point in points},
-            states=None if held is None else torch.cat([states for _, states in parts]).numpy(),
-            paths=forest.paths,
-            lengths=np.diff(forest.offsets),
-        )
+    forests: deque[packing.Forest] = deque()  # of the shards under way
+
+    def groups() -> Iterator[list[tuple[packing.Forest, int, int]]]:
+        for start in range(skip * SHARD, len(distinct), SHARD):
+            texts = distinct[start : start + SHARD]
+            width = STRIP if fast else packing.WIDTH
+            forests.append(packing.pack(texts, width) if packed else packing.plain(texts))
+            yield [(forests[-1], *rows) for rows in forests[-1].cut(STRIP if fast else packing.BATCH)]
+
+    with contextlib.closing(parallel(part, groups(), backbone.device)) as computed:
+        for parts in computed:
+            forest = forests.popleft()
+            yield Shard(
+                pooled={point: torch.cat([pooled[point] for pooled, _ in parts]).numpy() for point in points},
+                states=None if held is None else torch.cat([states for _, states in parts]).numpy(),
+                paths=forest.paths,
+                lengths=np.diff(forest.offsets),
+            )
 
 
 def settings(backbone: Backbone, packed: bool) -> list[Any]:
@@ -109,20 +121,29 @@ def _modules(backbone: Backbone) -> Callable[[packing.Batch, set[int]], dict[int
     return run
 
 
-def parallel(work: Callable[[Any], Any], items: Iterable[Any], device: torch.device) -> list[Any]:
-    """Work done on every item, in order. On a CPU each item has one thread, as many at a time as torch may use.
+def parallel(work: Callable[[Any], Any], groups: Iterable[Iterable[Any]], device: torch.device) -> Iterator[list[Any]]:
+    """Work done on every item, group after group, in order; on a CPU an item has one thread and all cores have items.
 
-    Threads that share no item never wait for each other, and what an item needs stays in its core's cache.
+    Threads that share no item never wait for each other, and what an item needs stays in its core's cache. While a
+    group is waited for, the next one is under way, so that no core idles at its end.
     """
     work = torch.no_grad()(work)
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1:
-        return [work(item) for item in items]
+        yield from ([work(item) for item in group] for group in groups)
+        return
     torch.set_num_threads(1)  # also for MKL, whose setting is shared by all threads
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(work, items))
+        under_way: deque[list[Future]] = deque()
+        for group in groups:
+            under_way.append([pool.submit(work, item) for item in group])
+            if len(under_way) > 1:
+                yield [future.result() for future in under_way.popleft()]
+        while under_way:
+            yield [future.result() for future in under_way.popleft()]
     finally:
+        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
 
 

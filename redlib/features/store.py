@@ -3,6 +3,7 @@
 While a set is computed its finished shards wait in a folder beside it, so a pass that was cut off goes on from there.
 """
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,8 @@ from safetensors.numpy import save_file
 from redlib import packing, paths
 from redlib.backbone import Backbone
 from redlib.backbone.packaged import remove_leftovers
-from redlib.features.forward import SHARD, Point, Shard, settings, shards
+from redlib.features import forward
+from redlib.features.forward import Point, Shard, settings, shards
 from redlib.features.progress import Progress
 from redlib.features.states import TokenStates
 
@@ -113,11 +115,14 @@ class FeatureSet:
         begin = perf_counter()
         distinct, places = packing.sort(self.backbone.encode(self.texts), self.packed)
         parts = self.folder.with_name(f".{self.key}.parts")
-        finished = _finished(parts, -(-len(distinct) // SHARD), self._labels())
-        tokens = [sum(map(len, distinct[start : start + SHARD])) for start in range(0, len(distinct), SHARD)]
-        with Progress(len(distinct), sum(tokens), f"features of {self.backbone.display}", progress) as report:
-            report.start(min(finished * SHARD, len(distinct)), sum(tokens[:finished]))
-            computed = shards(self.backbone, distinct, self.points, self.states_layer, self.packed, finished)
+        finished = _finished(parts, -(-len(distinct) // forward.SHARD), self._labels())
+        tokens = [
+            sum(map(len, distinct[start : start + forward.SHARD])) for start in range(0, len(distinct), forward.SHARD)
+        ]
+        computed = shards(self.backbone, distinct, self.points, self.states_layer, self.packed, finished)
+        report = Progress(len(distinct), sum(tokens), f"features of {self.backbone.display}", progress)
+        with report, contextlib.closing(computed):
+            report.start(min(finished * forward.SHARD, len(distinct)), sum(tokens[:finished]))
             for number, shard in enumerate(computed, start=finished):
                 _write_part(_part(parts, number), shard)
                 report.add(len(shard.lengths), tokens[number])

@@ -9,6 +9,7 @@ embedding is one complex product, and a block of nodes attends to itself and to 
 
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ from redlib.packing import Batch
 
 FAMILIES = ("llama", "qwen3")
 BLOCK = 32  # queries of an attention block
+_LAYERS: WeakKeyDictionary[Backbone, list["_Layer"]] = WeakKeyDictionary()  # built once a backbone, which is frozen
 
 
 def supports(backbone: Backbone) -> bool:
@@ -34,7 +36,9 @@ class Trunk:
 
     def __init__(self, backbone: Backbone, upto: int) -> None:
         self.backbone = backbone
-        self.layers = [_Layer(layer) for layer in backbone.model.layers[:upto]]
+        known = _LAYERS.setdefault(backbone, [])
+        known += [_Layer(layer) for layer in backbone.model.layers[len(known) : upto]]
+        self.layers = known[:upto]
 
     def run(self, batch: Batch, keep: Iterable[int]) -> dict[int, Tensor]:
         """Hidden states {layer: (1, W, d)}, layers from 0 to `upto`, of a batch of one row of W nodes."""

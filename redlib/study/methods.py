@@ -152,7 +152,7 @@ def history(s: Setting) -> pd.DataFrame:
 def epoch_limits(settings: list[Setting]) -> dict[str, int]:
     """max_epochs by "variant/name of the part"."""
     loops = {"base": ("classifier", "tuned base"), "experts": ("experts", "heads")}
-    loops |= {"routers": ("router", "gate", "gate_linear"), "controls": ("linear_full", "mlp_full")}
+    loops |= {"routers": ("router", "gate", "gate_linear"), "controls": ("linear_full", "mlp_full", "fourier_full")}
     return {
         f"{s.recipe.name}/{name}": getattr(s.recipe, loop).max_epochs
         for s in settings

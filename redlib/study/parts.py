@@ -3,6 +3,7 @@
 Every function fills a stage's folder with `<stage>-<seed>.safetensors` and `history.csv`.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from redlib import models, modules, training
 from redlib.config import Training
-from redlib.models import Identity, LinearBank, MLPBank, PooledBase, ResidualExperts, TokenBase, take
+from redlib.models import FourierBank, LinearBank, MLPBank, PooledBase, ResidualExperts, TokenBase, take
 from redlib.study.data import feature_set, open_backbone
 from redlib.study.settings import Data, Setting, member_seeds
 from redlib.study.stage import Stage
@@ -98,7 +99,7 @@ def _tuned_base(s: Setting, data: Data, shares: list[np.ndarray], out: Path) -> 
             lambda index, _: states.batch(index[0]), data.value, [share], validation, "tuned base", init
         )
         histories.append(training.fit(head, rows, s.recipe.base).assign(member=seed))
-        _save(s, out, "base", seed, {"base": Identity(), "classifier": head.bank})
+        _save(s, out, "base", seed, {"base": nn.Identity(), "classifier": head.bank})
         _save(s, out, "tokens", seed, {"base": base})
         np.save(out / f"h-{seed}.npy", _hidden(base, states, len(data.pool)))
     return pd.concat(histories)
@@ -149,47 +150,65 @@ def make_routers(s: Setting, stage: Stage, out: Path) -> None:
     merged = LinearBank([0] * s.seeds, data.d, s.labels.K * s.labels.C)
     merged.weight.data = torch.stack([bank.weight.permute(1, 0, 2).flatten(1) for bank in heads])
     merged.bias.data = torch.stack([bank.bias.permute(1, 0, 2).flatten(1) for bank in heads])
-    kinds = {
-        "router": (s.recipe.router_hidden, data.range),
-        "gate": (s.recipe.router_hidden, data.value),
-        "gate_linear": (0, data.value),
-    }
-    _train_banks(s, data, _shared(s, stage)[0], kinds, s.labels.K, s.recipe.routers, out, "routers", merged)
+    hidden, K = s.recipe.router_hidden, s.labels.K
+    _train_banks(
+        s,
+        data,
+        stage,
+        out,
+        "routers",
+        {
+            "router": (data.range, lambda seeds, _: MLPBank(seeds, data.d, hidden, K)),
+            "gate": (data.value, lambda seeds, m: GatedHeads(MLPBank(seeds, data.d, hidden, K), take(merged, m), K)),
+            "gate_linear": (data.value, lambda seeds, m: GatedHeads(MLPBank(seeds, data.d, 0, K), take(merged, m), K)),
+        },
+        s.recipe.routers,
+    )
 
 
 def make_controls(s: Setting, stage: Stage, out: Path) -> None:
-    """All training rows, same features: a linear head, and an MLP with as many parameters as RED."""
-    data, r = Data(s, stage.inputs["base"].folder), s.recipe
+    """All training rows, same features: a linear head, and two networks with as many parameters as RED, one with a
+    linear readout and one with a Fourier readout."""
+    data, r, C = Data(s, stage.inputs["base"].folder), s.recipe, s.labels.C
     like_red = (ResidualExperts([0] * s.labels.K, data.d, r.rank), MLPBank([0], data.d, r.router_hidden, s.labels.K))
-    hidden = round((models.count(*like_red) + data.d * s.labels.C) / (data.d + s.labels.C + 1))
-    kinds = {"linear_full": (0, data.value), "mlp_full": (hidden, data.value)}
-    _train_banks(s, data, _shared(s, stage)[0], kinds, s.labels.C, r.controls, out, "controls")
+    budget = models.count(*like_red) + (data.d + 1) * C
+    width = round(budget / (data.d + 1 + C))
+    fourier = round(budget / (data.d + 1 + 2 * len(models.PERIODS)))
+    _train_banks(
+        s,
+        data,
+        stage,
+        out,
+        "controls",
+        {
+            "linear_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, 0, C)),
+            "mlp_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, width, C)),
+            "fourier_full": (data.value, lambda seeds, _: FourierBank(seeds, data.d, fourier, s.labels)),
+        },
+        r.controls,
+    )
 
 
 def _train_banks(
     s: Setting,
     data: Data,
-    base: nn.Module,
-    kinds: dict[str, tuple[int, Tensor]],
-    outputs: int,
-    loop: Training,
+    stage: Stage,
     out: Path,
     file: str,
-    heads: LinearBank | None = None,
+    kinds: dict[str, tuple[Tensor, Callable[[list[int], list[int]], nn.Module]]],
+    loop: Training,
 ) -> None:
-    """Train one bank of networks a kind (hidden units, targets), a member a seed; gates through the frozen heads."""
+    """Train one bank a kind (targets, make(initial seeds, members)) on all training rows, a member a seed."""
+    base = _shared(s, stage)[0]
     trained, histories = {}, []
-    for name, (hidden, y) in kinds.items():
+    for name, (y, new) in kinds.items():
         rows = data.training_rows(name, y, data.rows["train"], data.rows["validation"], range(s.seeds))
-        gated = heads is not None and y is data.value
 
-        def make(members: list[int], rows=rows, hidden=hidden, gated=gated) -> nn.Module:
-            bank = MLPBank([rows.seeds[m] for m in members], data.d, hidden, outputs)
-            head = GatedHeads(bank, take(heads, members), s.labels.K) if gated else bank
-            return Frozen(take(base, members), head)
+        def make(members: list[int], rows=rows, new=new) -> nn.Module:
+            return Frozen(take(base, members), new([rows.seeds[m] for m in members], members))
 
         head, history = training.fit_members(make, rows, loop)
-        trained[name] = head.bank.gate if gated else head.bank
+        trained[name] = head.bank.gate if isinstance(head.bank, GatedHeads) else head.bank
         histories.append(history)
     for seed in range(s.seeds):
         _save(s, out, file, seed, {name: take(bank, [seed]) for name, bank in trained.items()})

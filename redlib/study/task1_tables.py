@@ -14,8 +14,8 @@ from redlib.study.data import feature_set, features_stage, open_backbone, read_p
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 
-CURVE_METHODS = ("red", "global_head", "softmax_moe", "global_head_full_data", "mlp_full_data")
-MAPPED = ("red", "global_head", "mlp_full_data")
+CURVE_METHODS = ("red", "global_head", "softmax_moe", "global_head_full_data", "mlp_full_data", "fourier_full_data")
+MAPPED = ("red", "global_head", "mlp_full_data", "fourier_full_data")
 
 
 def data_tables(profile: Profile) -> Stage:
