@@ -148,13 +148,13 @@ def _profiles() -> dict[str, Profile]:
             "evidence": False,
             "backbone": BackboneConfig(name="tiny"),
             "task1": Task1(
-                rows=1_000,
+                rows=500,
                 seeds={"text": 2, "structure": 2, "phrasing": 1},
                 source_seeds={"text": 1, "structure": 1},
-                curve_rows=(200, 800),
+                curve_rows=(200,),
             ),
             "probe": Probe(
-                rows=500,
+                rows=250,
                 layers=(0, 2, -1),
                 ranks=(4, 8),
                 hidden=16,
@@ -163,7 +163,7 @@ def _profiles() -> dict[str, Profile]:
             ),
             "chosen": _tiny(_CHOSEN, layer=2),
             "source": _tiny(_SOURCE, layer=-1),
-            "bootstrap": 200,
+            "bootstrap": 50,
         }
     )
     paper = full.model_copy(

@@ -50,7 +50,7 @@ def probe(
         for kind in PROBES:
             rows = training.Rows(
                 training.pooled_inputs(x, group),
-                torch.from_numpy(np.asarray(y, np.int64)),
+                torch.tensor(np.array(y, np.int64)),
                 [train[seed] for seed in own],
                 [validation[seed] for seed in own],
                 f"{kind} probe of {target}",

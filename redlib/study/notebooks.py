@@ -41,13 +41,37 @@ class Notebook:
 NOTEBOOKS = (
     Notebook("00_start_here", "What is Residual Expert Decomposition, and what is in this study?", ("task1",)),
     Notebook("01_data", "What are the texts, and what can no split of them have?", ("data_checks",)),
-    Notebook("02_backbone_and_features", "Which depth and pooling of the frozen backbone know the sum?", ("probes",)),
-    Notebook("03_global_head", "How far does one linear classifier get?", ("task1",)),
-    Notebook("04_oracle_experts", "How good is each expert when the right one is always asked?", ("task1",)),
-    Notebook("05_uniform_averaging", "What is lost when every expert always has an equal say?", ("task1",)),
-    Notebook("06_softmax_mixture", "Does a gate trained on the answer choose the right expert?", ("task1",)),
-    Notebook("07_red", "What do routed residual experts add, and what does each part of them do?", ("task1",)),
-    Notebook("08_task1_results", "Which claims of the source about Task 1 hold here?", ("task1",)),
+    Notebook(
+        "02_backbone_and_features",
+        "Which depth and pooling of the frozen backbone know the sum?",
+        ("probes", "ranks"),
+    ),
+    Notebook("03_global_head", "How far does one linear classifier get?", ("task1", "task1_curves", "task1_bias")),
+    Notebook(
+        "04_oracle_experts",
+        "How good is each expert when the right one is always asked?",
+        ("task1", "task1_curves", "task1_epochs"),
+    ),
+    Notebook(
+        "05_uniform_averaging",
+        "What is lost when every expert always has an equal say?",
+        ("task1", "task1_bias"),
+    ),
+    Notebook(
+        "06_softmax_mixture",
+        "Does a gate trained on the answer choose the right expert?",
+        ("task1", "task1_curves", "task1_confusion"),
+    ),
+    Notebook(
+        "07_red",
+        "What do routed residual experts add, and what does each part of them do?",
+        ("task1", "task1_curves", "task1_epochs", "task1_pairs"),
+    ),
+    Notebook(
+        "08_task1_results",
+        "Which claims of the source about Task 1 hold here?",
+        ("task1", "task1_bias", "task1_confusion", "task1_pairs", "task1_epochs", "task1_learning"),
+    ),
 )
 
 
