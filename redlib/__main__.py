@@ -66,6 +66,12 @@ def parser() -> Parser:
     evaluate.add_argument("--seed", default=0, type=int, help="which of the trained seeds (default: 0)")
     evaluate.set_defaults(call=evaluate_file)
 
+    bench = commands.add_parser("bench", help="a benchmark, side by side in one run; prints rates and ratios")
+    bench.add_argument("name", choices=["features"], help="features: the pass through the backbone")
+    bench.add_argument("--rows", type=int, default=16_000, help="texts of Task 1 that the pass is about (16000)")
+    bench.add_argument("--write", action="store_true", help="write data/results/bench/NAME.csv")
+    bench.set_defaults(call=run_bench)
+
     compare = commands.add_parser("compare", help="differences between two result sets, with intervals")
     for side in ("a", "b"):
         compare.add_argument(side, help="a profile, a folder of tables or a CSV file")
@@ -210,6 +216,12 @@ def evaluate_file(args: argparse.Namespace) -> None:
         print(
             f"{row.metric} {row.value:.4f} [{row.low:.4f}, {row.high:.4f}], n = {row.n}, {len(rejects)} rejects, {how}"
         )
+
+
+def run_bench(args: argparse.Namespace) -> None:
+    from redlib import bench
+
+    bench.features(args.rows, write=args.write)
 
 
 def compare_sets(args: argparse.Namespace) -> None:

@@ -1,10 +1,12 @@
-"""The source's reported numbers as data, and our measurements beside them."""
+"""The source's reported numbers as data, our measurements beside them, and verdicts on what it concludes."""
+
+from collections.abc import Iterator
 
 import pandas as pd
 
 from redlib import paths
-from redlib.evaluation import level
-from redlib.results import select
+from redlib.evaluation import level, levels, near_boundaries
+from redlib.results import cell, listed, pick, select
 
 COLUMNS = ("claim_id", "section", "task", "method", "group", "metric", "reported", "note")
 METHODS = {  # the source's names -> the methods here that answer for them
@@ -105,3 +107,114 @@ def stated_levels() -> pd.DataFrame:
     frame["agrees"] = frame["stated"] == frame["level"]
     columns = ["section", "method", "group", "metric", "number", "stated", "level", "agrees"]
     return frame[columns].rename(columns={"number": "reported"}).reset_index(drop=True)
+
+
+# ---- verdicts on what the source concludes from Task 1 (4.6) -----------------------------------------------------
+
+SURVIVES = 0.1  # a range is kept by a method that gets more than this share of its rows right
+OTHERS = ("global_head", "uniform_average", "red_uniform", "softmax_moe")  # the source's methods beside RED
+HOLDS, FAILS, OPEN = "holds", "does not hold", "undecided"
+
+
+def verdicts(
+    results: pd.DataFrame, bias: pd.DataFrame, labels, variant: str = "chosen", split: str = "structure"
+) -> pd.DataFrame:
+    """Whether each conclusion of 4.6 holds on one split under one recipe, by a test that is written beside it.
+
+    results: tidy rows of Task 1; bias: rows of `bias_by_value`. Columns: section, claim, test, measured, verdict
+    (holds, does not hold, or undecided where an interval reaches over the border). LookupError for missing rows.
+    """
+    rows = select(results, seed="all", variant=variant, split=split)
+    test = select(rows, part="test")
+    drawn = select(bias, variant=variant, split=split, part="test")
+    found = [*_accuracy(test), *_uniform(test, labels), *_levels(test, labels), *_routing(test)]
+    found += [*_shapes(drawn, labels), *_boundaries(drawn, labels)]
+    return pd.DataFrame(found, columns=["section", "claim", "test", "measured", "verdict"])
+
+
+def _judge(low: float, high: float, border: float = 0.0) -> str:
+    return HOLDS if low > border else FAILS if high < border else OPEN
+
+
+def _reported(claim_id: str) -> float:
+    return float(pick(load(), claim_id=claim_id)["number"])
+
+
+def _below_red(test: pd.DataFrame, methods) -> pd.DataFrame:
+    return select(test, metric="value_accuracy_below_red", group="all", method=methods)
+
+
+def _accuracy(test: pd.DataFrame) -> Iterator[tuple]:
+    gaps = _below_red(test, OTHERS).sort_values("value")
+    worst = gaps.iloc[0]
+    verdict = FAILS if (gaps["high"] < 0).any() else HOLDS if (gaps["low"] > 0).all() else OPEN
+    said = "RED minus the best other method is above zero"
+    yield "4.6.1", "RED is the most accurate method", said, f"{cell(worst)} against {worst['method']}", verdict
+    gap, stated = _below_red(test, "softmax_moe").iloc[0], _reported("4.6.1-07") - _reported("4.6.1-05")
+    said = f"RED minus the mixture reaches the reported {stated:.3f}"
+    yield "4.6.1", "RED gains on the mixture", said, cell(gap), _judge(gap["high"], gap["high"], stated)
+
+
+def _uniform(test: pd.DataFrame, labels) -> Iterator[tuple]:
+    rows = select(test, metric="value_accuracy", method="uniform_average", group=labels.names).set_index("group")
+    outer = rows.index.isin([labels.names[0], labels.names[-1]])
+    kept, lost = rows["low"] > SURVIVES, rows["high"] < SURVIVES
+    wrong = (outer & lost) | (~outer & kept)
+    verdict = FAILS if wrong.any() else HOLDS if (kept[outer].all() and lost[~outer].all()) else OPEN
+    said = f"only the first and the last range have more than {SURVIVES:.0%} of their rows right"
+    measured = f"kept: {listed(rows.index[kept])}"
+    yield "4.6.2", "uniform averaging keeps the outer ranges only", said, measured, verdict
+
+
+def _levels(test: pd.DataFrame, labels) -> Iterator[tuple]:
+    for section, metric in (("4.6.2", "value_accuracy"), ("4.6.3", f"macro_f1_{labels.C}")):
+        rows = levels(select(test, group=labels.names, method=("red", *OTHERS)), metric)
+        high = rows[rows["level"] == "high"].groupby("method").size().reindex(["red", *OTHERS], fill_value=0)
+        red = rows[rows["method"] == "red"]
+        rivals = [name for name in OTHERS if high[name] == labels.K]
+        sunk = ((red["level"] != "high") & red["sure"]).any()
+        sure = high["red"] == labels.K and red["sure"].all()
+        verdict = FAILS if sunk or rivals else HOLDS if sure else OPEN
+        said = "RED's level is high in every range, and no other method's is"
+        measured = f"RED high in {high['red']} of {labels.K}; every range high: {listed(rivals)}"
+        yield section, f"only RED is high in all ranges ({metric})", said, measured, verdict
+
+
+def _routing(test: pd.DataFrame) -> Iterator[tuple]:
+    router, stated = pick(test, method="red", metric="router_accuracy", group="all"), _reported("4.6.4-03")
+    said = f"router accuracy reaches the reported {stated:.3f}"
+    yield "4.6.4", "the router is right", said, cell(router), _judge(router["high"], router["high"], stated)
+    wrong = test[(test["method"] == "red") & (test["metric"] == "value_accuracy") & (test["group"] == "route=wrong")]
+    said = "more than half of the wrongly routed texts get the right value"
+    measured, verdict = "no wrong route", OPEN
+    if len(wrong):
+        measured, verdict = cell(wrong.iloc[0], n=True), _judge(wrong["low"].iloc[0], wrong["high"].iloc[0], 0.5)
+    yield "4.6.4", "a wrong route does not unsettle RED", said, measured, verdict
+    gap = _below_red(test, "top1").iloc[0]
+    said = "RED minus RED with its first choice only is above zero"
+    yield "4.6.4", "experts cooperate", said, cell(gap), _judge(gap["low"], gap["high"])
+
+
+def _shapes(drawn: pd.DataFrame, labels) -> Iterator[tuple]:
+    """4.6.5 on the global head and on uniform averaging; shares and mean errors, without an interval."""
+    middle = [name for name in labels.names if name not in (labels.names[0], labels.names[-1])]
+    head = drawn[(drawn["method"] == "global_head") & drawn["group"].isin(middle)].groupby("metric")["value"].sum()
+    excess = head.get("predicted_share", 0.0) - head.get("true_share", 0.0)
+    said = "middle ranges are predicted more often than they occur (by more than 0.01, no interval)"
+    yield "4.6.5", "the global head leans to the middle", said, f"{excess:+.3f}", HOLDS if excess > 0.01 else FAILS
+    errors = select(drawn, metric="signed_error", method=("uniform_average", "red"))
+    drift = errors.assign(size=errors["value"].abs()).groupby("method")["size"].mean()
+    said = "mean error of a true value, sign dropped: more than 1, and more than RED's (no interval)"
+    measured = f"{drift['uniform_average']:.1f}, RED {drift['red']:.1f}"
+    holds = drift["uniform_average"] > max(1.0, drift["red"])
+    yield "4.6.5", "uniform averaging drifts", said, measured, HOLDS if holds else FAILS
+
+
+def _boundaries(drawn: pd.DataFrame, labels) -> Iterator[tuple]:
+    places = near_boundaries(select(drawn, method=("red", "softmax_moe")), labels)
+    inside = places.pivot(index="method", columns="place", values="same_range")
+    loss = inside["inside"] - inside["boundary"]
+    said = "RED loses fewer texts to a wrong range at the boundaries than the mixture does (no interval)"
+    measured = f"loss beside a boundary: RED {loss['red']:.3f}, mixture {loss['softmax_moe']:.3f}"
+    holds = loss["red"] < loss["softmax_moe"]
+    yield "4.6.5", "RED is smooth where the mixture is not", said, measured, HOLDS if holds else FAILS

@@ -101,21 +101,20 @@ class Profile(Config):
 
 _CHOSEN = Recipe(
     name="chosen",
-    layer=8,
+    layer=6,
     rank=288,
-    base=Training(lr=2e-3, batch=64, max_epochs=60, patience=5),
-    experts=Training(lr=1e-3, batch=64, max_epochs=60, patience=5),
-    routers=Training(lr=1e-3, batch=128, max_epochs=60, patience=5),
-    controls=Training(lr=1e-3, batch=128, max_epochs=60, patience=5),
+    base=Training(lr=2e-3, batch=64, max_epochs=60, patience=8, monitor="accuracy"),
+    experts=Training(lr=3e-3, weight_decay=0.1, batch=64, max_epochs=40, patience=8, monitor="accuracy"),
+    routers=Training(lr=1e-3, weight_decay=0.1, batch=256, max_epochs=30, patience=5, monitor="accuracy"),
+    controls=Training(lr=1e-3, weight_decay=0.3, batch=256, max_epochs=30, patience=8, monitor="accuracy"),
 )
-_PAPER_LOOP = Training(lr=1e-4, batch=64, micro_batch=16, max_epochs=60, patience=3)
 _SOURCE_LOOP = Training(lr=1e-4, batch=64, max_epochs=60, patience=3)
 _SOURCE = Recipe(
     name="source",
     layer=-1,
     rank=288,
     tuned_layers=2,
-    base=_PAPER_LOOP,
+    base=_SOURCE_LOOP,
     experts=_SOURCE_LOOP,
     routers=_SOURCE_LOOP,
     controls=_SOURCE_LOOP,

@@ -13,7 +13,7 @@ from redlib.backbone.boundary import Backbone, Top
 NAMES = ("smollm2-135m", "qwen3-0.6b", "tiny")
 DTYPES = ("float32", "bfloat16", "float16")
 
-__all__ = ["NAMES", "Backbone", "Top", "load"]
+__all__ = ["NAMES", "Backbone", "Top", "load", "present"]
 
 
 def load(
@@ -43,6 +43,14 @@ def load(
         display, evidence = hub.QWEN.partition("/")[2] if name == "qwen3-0.6b" else path.name, True
     model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
     return Backbone(model, tokenizer, name, display, weights_id, top_layers, evidence)
+
+
+def present(name_or_path: str | Path) -> bool:
+    """Whether loading this backbone needs no download; a path is left for `load` to judge."""
+    name = str(name_or_path)
+    if name == "smollm2-135m":
+        return packaged.location().exists()
+    return name != "qwen3-0.6b" or hub.cached(hub.QWEN)
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype:

@@ -18,3 +18,12 @@ def snapshot(repository: str) -> Path:
             f"{repository} is not in the local cache and the Hugging Face hub cannot be reached "
             f"({type(error).__name__}); give the path of a local folder that holds the model instead"
         ) from error
+
+
+def cached(repository: str) -> bool:
+    """Whether the repository's files are in the local cache; asks nobody."""
+    try:
+        huggingface_hub.snapshot_download(repository, allow_patterns=FILES, local_files_only=True)
+    except (OSError, HfHubHTTPError):
+        return False
+    return True

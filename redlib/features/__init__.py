@@ -2,6 +2,6 @@
 
 from redlib.features.forward import POOLINGS, Point, Shard, compute, shards
 from redlib.features.states import TokenStates
-from redlib.features.store import FeatureSet
+from redlib.features.store import FeatureSet, token_states
 
-__all__ = ["POOLINGS", "FeatureSet", "Point", "Shard", "TokenStates", "compute", "shards"]
+__all__ = ["POOLINGS", "FeatureSet", "Point", "Shard", "TokenStates", "compute", "shards", "token_states"]

@@ -165,6 +165,18 @@ class FeatureSet:
         np.save(folder / "places.npy", places)
 
 
+def token_states(backbone: Backbone, texts: Sequence[str], layer: int) -> TokenStates:
+    """Token states of N texts at a layer, in their order, without a cache; the same numbers as `FeatureSet.states`."""
+    distinct, places = packing.sort(backbone.encode(texts))
+    ways, lengths, nodes = [], [], []
+    for shard in shards(backbone, distinct, (), layer):
+        ways.append(shard.paths + sum(map(len, nodes)))
+        lengths.append(shard.lengths)
+        nodes.append(shard.states)
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    return TokenStates(np.concatenate(nodes), places, offsets, np.concatenate(ways))
+
+
 def _part(parts: Path, number: int) -> Path:
     return parts / f"{number:05d}.safetensors"
 

@@ -4,6 +4,8 @@ A frame is the table that the function names; every function selects its own row
 missing. `profile` and `backbone` go into the subtitle, `note` into a visible band (a smoke run's warning).
 """
 
+from redlib.figures.circles import draw_value_circles, value_circles
+from redlib.figures.differences import draw_differences
 from redlib.figures.foundations import (
     draw_data_balance,
     draw_learning_curve,
@@ -30,6 +32,7 @@ __all__ = [
     "draw_accuracy_by_range",
     "draw_bias_by_value",
     "draw_data_balance",
+    "draw_differences",
     "draw_learning_curve",
     "draw_memorisation_gap",
     "draw_operand_map",
@@ -40,6 +43,8 @@ __all__ = [
     "draw_router_reliability",
     "draw_toy_mixing",
     "draw_training_curves",
+    "draw_value_circles",
     "save",
     "toy_mixing",
+    "value_circles",
 ]

@@ -78,6 +78,7 @@ METHODS = {
     "red_plus": Look("RED plus", RED, "*", "-", "///"),
     "global_head_full_data": Look("global head, all rows", QUIET, "h", "--", "xxx"),
     "mlp_full_data": Look("plain network, all rows", SKY, "<", "-", "\\"),
+    "fourier_full_data": Look("Fourier network, all rows", GREEN, "H", "-", "OO"),
     "planner": Look("planner", GREEN, ">", "--", "ooo"),
     "symbolic": Look("symbolic program", QUIET, "|", ":", "..."),
 }

@@ -184,7 +184,8 @@ def assemble(name: str, labels: LabelSpace, parts: dict[str, nn.Module]) -> Meth
 def range_probabilities(logits: Tensor, labels: LabelSpace) -> Tensor:
     """(B, K): sums of the value probabilities (B, C) over each range."""
     index = torch.tensor(labels.range_index, device=logits.device)
-    return torch.zeros(len(logits), labels.K, device=logits.device).index_add(1, index, torch.softmax(logits, -1))
+    p = torch.softmax(logits, -1)
+    return p.new_zeros(len(p), labels.K).index_add(1, index, p)
 
 
 def count(*parts: nn.Module) -> int:

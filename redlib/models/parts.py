@@ -133,11 +133,15 @@ class PooledBase(nn.Module):
 
 
 class TokenBase(nn.Module):
-    """Top layers of the backbone and mean pooling (recipe `source`): states (B, T, d), mask (B, T) -> h (1, B, d)."""
+    """Top layers of the backbone, trained, and mean pooling after its frozen final norm (recipe `source`).
+
+    states (B, T, d), mask (B, T) -> h (1, B, d).
+    """
 
     def __init__(self, top: nn.Module):
         super().__init__()
         self.top = top
+        self.top.norm.requires_grad_(False)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         h = self.top(states, mask) * mask[..., None]

@@ -33,10 +33,13 @@ def read_pool(folder: Path):
 
 
 def features_stage(pool: Stage, spec: BackboneConfig, points: tuple[features.Point, ...], states: int | None) -> Stage:
-    """Pooled features at `points` and, if `states` is a layer, token states there, for every text of the pool."""
+    """Pooled features at `points` and, if `states` is a layer, token states there, for every text of the pool.
+
+    Where the backbone still has to be fetched the stage can be planned, not run: its key is not the final one.
+    """
     config = {
         "backbone": spec.model_dump(),
-        "weights_id": open_backbone(spec).weights_id,
+        "weights_id": open_backbone(spec).weights_id if backbone.present(spec.name) else "not fetched yet",
         "points": [asdict(point) for point in points],
         "states": states,
         "threads": torch.get_num_threads(),

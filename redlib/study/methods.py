@@ -18,22 +18,37 @@ ROUTED = ("red", "softmax_moe")  # their router accuracy is reported on every pa
 
 
 def base_stage(s: Setting) -> Stage:
-    """Features -> h and the shared classifier, trained on `base_share` of the training rows, then frozen."""
-    r = s.recipe
-    fields = {"layer", "pooling", "tuned_layers", "base_share", "base"}
-    config = {
-        "recipe": r.model_dump(include=fields),
-        "labels": asdict(s.labels),
-        "split": s.split,
-        "seeds": s.seeds,
-        "subset": s.subset,
-    }
-    rows = s.pool.config["rows"] * 0.8 * r.base_share
-    seconds = s.seeds * rows * (0.15 if r.tuned_layers else 0.002)
-    size = s.seeds * s.pool.config["rows"] * 2304 if r.tuned_layers else 1 << 20
+    """Features -> h and the shared classifier, trained on `base_share` of the training rows, then frozen.
+
+    With tuned layers every seed is a stage of its own, hours of work that must survive being cut off, gathered here.
+    """
+    if s.recipe.tuned_layers:
+        seeds = {f"seed {seed}": tuned_stage(s, seed) for seed in range(s.seeds)}
+        size = s.seeds * s.pool.config["rows"] * 2304
+        return Stage(f"base ({s.name})", 1, {"seeds": s.seeds}, parts.gather_bases, seeds, 2, size)
+    config = {**_base_config(s), "seeds": s.seeds}
+    seconds = 2 + s.seeds * s.pool.config["rows"] * s.recipe.base_share * 0.002
+    return Stage(f"base ({s.name})", 1, config, lambda stage, out: parts.make_base(s, out), _inputs(s), seconds)
+
+
+def tuned_stage(s: Setting, seed: int) -> Stage:
+    """Top layers and classifier of one seed, and h of every text of the pool under them."""
+    rows = s.pool.config["rows"]
     return Stage(
-        f"base ({s.name})", 1, config, lambda stage, out: parts.make_base(s, out), _inputs(s), seconds + 2, int(size)
+        f"tuned base ({s.name}, seed {seed})",
+        1,
+        {**_base_config(s), "seed": seed},
+        lambda stage, out: parts.make_tuned_base(s, seed, out),
+        _inputs(s),
+        2 + rows * (s.recipe.base_share * 0.1 + 0.003),
+        rows * 2304,
     )
+
+
+def _base_config(s: Setting) -> dict:
+    fields = {"layer", "pooling", "tuned_layers", "base_share", "base"}
+    recipe = s.recipe.model_dump(include=fields)
+    return {"recipe": recipe, "labels": asdict(s.labels), "split": s.split, "subset": s.subset}
 
 
 def experts_stage(s: Setting) -> Stage:

@@ -3,6 +3,7 @@
 Every function fills a stage's folder with `<stage>-<seed>.safetensors` and `history.csv`.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,14 +66,9 @@ class Tuned(nn.Module):
 
 
 def make_base(s: Setting, out: Path) -> None:
-    """Base and shared classifier on `base_share` of the training rows."""
+    """Standardisation and shared classifier on `base_share` of the training rows (recipe `chosen`)."""
     data = Data(s)
     shares = [data.by_range(rows, s.recipe.base_share, seed) for seed, rows in enumerate(data.rows["train"])]
-    make = _tuned_base if s.recipe.tuned_layers else _pooled_base
-    make(s, data, shares, out).to_csv(out / "history.csv", index=False)
-
-
-def _pooled_base(s: Setting, data: Data, shares: list[np.ndarray], out: Path) -> pd.DataFrame:
     base = PooledBase.fit([data.x[rows] for rows in shares])
     rows = data.training_rows("classifier", data.value, shares, data.rows["validation"], range(s.seeds))
 
@@ -82,27 +78,31 @@ def _pooled_base(s: Setting, data: Data, shares: list[np.ndarray], out: Path) ->
     head, history = training.fit_members(make, rows, s.recipe.base)
     for seed in range(s.seeds):
         _save(s, out, "base", seed, {"base": take(base, [seed]), "classifier": take(head.bank, [seed])})
-    return history
+    history.to_csv(out / "history.csv", index=False)
 
 
-def _tuned_base(s: Setting, data: Data, shares: list[np.ndarray], out: Path) -> pd.DataFrame:
-    """Top layers and classifier together on the base's rows; then frozen, and h stored for every row of the pool."""
-    states = feature_set(s.features).states()
-    backbone = open_backbone(s.features)
-    histories = []
-    for seed, share in enumerate(shares):
-        init = member_seeds("classifier", [seed])
-        base = TokenBase(backbone.top(s.recipe.tuned_layers))
-        head = Tuned(base, LinearBank(init, backbone.hidden_size, s.labels.C))
-        validation = [data.rows["validation"][seed]]
-        rows = training.Rows(
-            lambda index, _: states.batch(index[0]), data.value, [share], validation, "tuned base", init
-        )
-        histories.append(training.fit(head, rows, s.recipe.base).assign(member=seed))
-        _save(s, out, "base", seed, {"base": nn.Identity(), "classifier": head.bank})
-        _save(s, out, "tokens", seed, {"base": base})
-        np.save(out / f"h-{seed}.npy", _hidden(base, states, len(data.pool)))
-    return pd.concat(histories)
+def make_tuned_base(s: Setting, seed: int, out: Path) -> None:
+    """Top layers and classifier of one seed together (recipe `source`); then frozen, and h (N, d) of the whole pool."""
+    data, states, backbone = Data(s), feature_set(s.features).states(), open_backbone(s.features)
+    share = data.by_range(data.rows["train"][seed], s.recipe.base_share, seed)
+    init = member_seeds("classifier", [seed])
+    base = TokenBase(backbone.top(s.recipe.tuned_layers))
+    head = Tuned(base, LinearBank(init, backbone.hidden_size, s.labels.C))
+    validation = [data.rows["validation"][seed]]
+    rows = training.Rows(lambda index, _: states.batch(index[0]), data.value, [share], validation, "tuned base", init)
+    training.fit(head, rows, s.recipe.base).assign(member=seed).to_csv(out / "history.csv", index=False)
+    _save(s, out, "base", seed, {"base": nn.Identity(), "classifier": head.bank})
+    _save(s, out, "tokens", seed, {"base": base})
+    np.save(out / f"h-{seed}.npy", _hidden(base, states, len(data.pool)))
+
+
+def gather_bases(stage: Stage, out: Path) -> None:
+    """The files of every seed's tuned base in one folder, histories joined."""
+    made = [seed.folder for seed in stage.inputs.values()]
+    for file in (file for folder in made for file in folder.iterdir() if file.suffix in (".safetensors", ".npy")):
+        shutil.copyfile(file, out / file.name)
+    histories = [pd.read_csv(folder / "history.csv") for folder in made]
+    pd.concat(histories).to_csv(out / "history.csv", index=False)
 
 
 @torch.no_grad()

@@ -18,9 +18,10 @@ from filelock import Timeout
 from redlib import config, paths
 from redlib.config import Profile
 from redlib.results.provenance import known_runs, record_run
+from redlib.study.data import open_backbone
 from redlib.study.notebooks import Notebook, NotebookError, check, execute
 from redlib.study.stage import Say, Stage
-from redlib.study.tables import TABLES
+from redlib.study.tables import TABLES, committed
 
 Tables = Mapping[str, Callable[[Profile], Stage]]
 
@@ -95,18 +96,10 @@ class Runner:
         """Everything that an executed copy depends on, as one hash."""
         reads = {name: stage.key for name, stage in self.stages(notebook).items()}
         if self.profile.reads:
-            reads = {name: paths.digest(self._committed(name).read_bytes()) for name in notebook.tables}
+            reads = {name: paths.digest(committed(self.profile, name).read_bytes()) for name in notebook.tables}
         source = paths.digest((self.folder / f"{notebook.name}.ipynb").read_bytes())
         parts = {"source": source, "profile": self.profile.model_dump(mode="json"), "overrides": dict(self.overrides)}
         return paths.digest({**parts, "library": self._library, "reads": reads})
-
-    def _committed(self, name: str) -> Path:
-        of_record = self.profile.reads
-        file = paths.results(of_record) / f"{name}.csv"
-        if not file.is_file():
-            make = f"python -m redlib run --profile {of_record} && python -m redlib publish --profile {of_record}"
-            raise FileNotFoundError(f"the record has no table {name!r} ({_short(file)}); `{make}` makes it")
-        return file
 
     def current(self, notebook: Notebook) -> bool:
         """Whether the executed copy and its tables are there and were made from what is there now."""
@@ -128,6 +121,8 @@ class Runner:
         """Make what is missing and execute what is not current; stops at the first failure with NotebookError."""
         notebooks, start = tuple(notebooks), time.perf_counter()
         self._check(notebooks)
+        if not self.profile.reads:
+            open_backbone(self.profile.backbone)  # fetched once, before what is computed from it is looked for
         with self._alone(say):
             for number, notebook in enumerate(notebooks, 1):
                 where = f"{number}/{len(notebooks)} {notebook.name}"
@@ -138,7 +133,7 @@ class Runner:
         for notebook in notebooks:
             check(self.folder / f"{notebook.name}.ipynb", self._given)
             for name in notebook.tables:
-                self._committed(name) if self.profile.reads else self._table(name)
+                committed(self.profile, name) if self.profile.reads else self._table(name)
 
     def _one(self, notebook: Notebook, force: bool, say: Say) -> None:
         if not force and self.current(notebook):

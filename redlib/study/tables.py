@@ -1,12 +1,14 @@
 """Any table of a profile by name: made if it is missing, or read from the record."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pandas as pd
 
 from redlib import paths, results
 from redlib.config import Profile
 from redlib.study import task1_tables
+from redlib.study.data import open_backbone
 from redlib.study.stage import Say, Stage
 
 TABLES: dict[str, Callable[[Profile], Stage]] = {**task1_tables.TABLES}
@@ -20,10 +22,17 @@ def table(profile: Profile, name: str, say: Say = print) -> pd.DataFrame:
     """
     if name not in TABLES:
         raise ValueError(f"unknown table {name!r}; valid tables: {', '.join(sorted(TABLES))}")
-    if not profile.reads:
-        return results.load(TABLES[name](profile).run(say), name)
-    folder = paths.results(profile.reads)
-    if not (folder / f"{name}.csv").is_file():
-        make = f"python -m redlib run --profile {profile.reads}, then python -m redlib publish"
-        raise FileNotFoundError(f"the record has no table {name!r} in data/results/{profile.reads}; made by: {make}")
-    return results.load(folder, name)
+    if profile.reads:
+        return results.read(committed(profile, name))
+    open_backbone(profile.backbone)
+    return results.load(TABLES[name](profile).run(say), name)
+
+
+def committed(profile: Profile, name: str) -> Path:
+    """The committed file of a table that the profile reads; FileNotFoundError names what makes it."""
+    file = paths.results(profile.reads) / f"{name}.csv"
+    if not file.is_file():
+        make = f"python -m redlib run --profile {profile.reads} && python -m redlib publish --profile {profile.reads}"
+        where = file.relative_to(paths.root())
+        raise FileNotFoundError(f"the record has no table {name!r} ({where}); `{make}` makes it")
+    return file

@@ -1,5 +1,6 @@
 """Task 1, addition: its settings, the tables that answer its questions, and trained methods for new texts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -30,12 +31,10 @@ def setting(profile: Profile, recipe: str, split: str, **changes) -> Setting:
     r = profile.recipe(recipe)
     seeds = (profile.task1.seeds if recipe == "chosen" else profile.task1.source_seeds).get(split, 0)
     fields = {name: changes.pop(name) for name in list(changes) if name in type(r).model_fields}
-    point = features.Point(r.layer, r.pooling)
-    backbone = open_backbone(profile.backbone)
+    points = () if r.tuned_layers else (features.Point(r.layer, r.pooling),)
+    states = -1 - r.tuned_layers if r.tuned_layers else None  # counted from the final state
     texts = pool(profile)
-    made = features_stage(
-        texts, profile.backbone, () if r.tuned_layers else (point,), backbone.boundary if r.tuned_layers else None
-    )
+    made = features_stage(texts, profile.backbone, points, states)
     return Setting(
         task="task1",
         recipe=r.model_copy(update=fields),
@@ -66,33 +65,46 @@ class Predictor:
     backbone: object
     point: features.Point
     labels: LabelSpace
-    tuned: bool
+    tuned_layers: int
 
-    def read(self, texts: list[str]) -> tuple[torch.Tensor, ...]:
+    def read(self, texts: list[str]) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """What the method's base reads for the texts: pooled features, or token states and mask."""
-        if self.tuned:
-            return self.backbone.states(texts, self.backbone.boundary)
-        return (torch.from_numpy(features.compute(self.backbone, texts, [self.point])[self.point]),)
+        if self.tuned_layers:
+            states = features.token_states(self.backbone, texts, -1 - self.tuned_layers)
+            return states.batch(range(len(texts)))
+        return torch.from_numpy(features.compute(self.backbone, texts, [self.point])[self.point])
 
-    def predict(self, texts: list[str], ranges=None) -> pd.DataFrame:
+    def predict(self, texts: list[str], ranges: Sequence[int] | None = None, chunk: int = 256) -> pd.DataFrame:
         """A row a text: predicted_value, predicted_range, confidence, router_range, alpha_1..alpha_K."""
         if not texts:
             raise ValueError("no texts to predict")
-        return evaluation.predict(self.method, self.read(texts), self.labels, ranges)
+        parts = [slice(first, first + chunk) for first in range(0, len(texts), chunk)]
+        return pd.concat(
+            [
+                evaluation.predict(self.method, self.read(texts[part]), self.labels, ranges and ranges[part])
+                for part in parts
+            ],
+            ignore_index=True,
+        )
 
 
 def predictor(
     profile: Profile, method: str, split: str = "structure", recipe: str = "chosen", seed: int = 0
 ) -> Predictor:
-    """The trained method of a profile, trained now if it is not there. ValueError names what is unknown."""
+    """The trained method of a profile, trained now if it is not there.
+
+    ValueError names what is unknown; a profile that reads a record trains nothing, and is refused.
+    """
+    if profile.reads:
+        raise ValueError(f"profile {profile.name!r} never trains, so it has no trained methods; use {profile.reads!r}")
     if method not in models.METHODS:
         raise ValueError(f"unknown method {method!r}; valid methods: {', '.join(models.METHODS)}")
+    open_backbone(profile.backbone)
     s = setting(profile, recipe, split)
     if not 0 <= seed < s.seeds:
-        raise ValueError(
-            f"seed {seed} is not trained for recipe {recipe}, split {split}; valid seeds: 0..{s.seeds - 1}"
-        )
+        valid = ", ".join(map(str, range(s.seeds))) or "none"
+        raise ValueError(f"seed {seed} is not trained for recipe {recipe}, split {split}; valid seeds: {valid}")
     backbone = open_backbone(profile.backbone)
     trained = methods.load_parts(s, seed, backbone)
     point = features.Point(s.recipe.layer, s.recipe.pooling)
-    return Predictor(models.assemble(method, s.labels, trained), backbone, point, s.labels, bool(s.recipe.tuned_layers))
+    return Predictor(models.assemble(method, s.labels, trained), backbone, point, s.labels, s.recipe.tuned_layers)
