@@ -66,7 +66,7 @@ class Task1(Config):
     edges: tuple[int, ...] = Field((20, 40, 60, 80), description="last value of every range but the last")
     seeds: dict[Split, int] = Field({"text": 5, "structure": 5, "phrasing": 2}, description="seeds of recipe chosen")
     source_seeds: dict[Split, int] = Field({"text": 2, "structure": 2}, description="seeds of recipe source")
-    curve_rows: tuple[int, ...] = Field((1_000, 4_000, 16_000, 64_000), description="training rows of learning curves")
+    curve_rows: tuple[int, ...] = Field((1_000, 4_000, 16_000), description="training rows of learning curves")
 
 
 class Probe(Config):
@@ -75,10 +75,10 @@ class Probe(Config):
     rows: int = Field(8_000, gt=0)
     layers: tuple[int, ...] = (0, 2, 4, 6, 8, 10, 12, 16, 20, 24, 28, -1)
     poolings: tuple[Pooling, ...] = ("mean", "mean_skip_first", "last")
-    ranks: tuple[int, ...] = (18, 72, 288)
+    ranks: tuple[int, ...] = (36, 72, 144, 288)
     hidden: int = Field(256, gt=0)
     seeds: int = Field(2, gt=0)
-    training: Training = Training(lr=2e-3, batch=128, max_epochs=40)
+    training: Training = Training(lr=2e-3, weight_decay=0.3, batch=128, max_epochs=20, patience=20, monitor="accuracy")
 
 
 class Profile(Config):
@@ -101,23 +101,23 @@ class Profile(Config):
 
 _CHOSEN = Recipe(
     name="chosen",
-    layer=6,
-    rank=288,
+    layer=4,
+    rank=144,
     base=Training(lr=2e-3, batch=64, max_epochs=60, patience=8, monitor="accuracy"),
     experts=Training(lr=3e-3, weight_decay=0.1, batch=64, max_epochs=40, patience=8, monitor="accuracy"),
     routers=Training(lr=1e-3, weight_decay=0.1, batch=256, max_epochs=30, patience=5, monitor="accuracy"),
-    controls=Training(lr=1e-3, weight_decay=0.3, batch=256, max_epochs=30, patience=8, monitor="accuracy"),
+    controls=Training(lr=1e-3, weight_decay=0.3, batch=256, max_epochs=20, patience=6, monitor="accuracy"),
 )
 _SOURCE_LOOP = Training(lr=1e-4, batch=64, max_epochs=60, patience=3)
 _SOURCE = Recipe(
     name="source",
     layer=-1,
-    rank=288,
+    rank=144,
     tuned_layers=2,
     base=_SOURCE_LOOP,
     experts=_SOURCE_LOOP,
     routers=_SOURCE_LOOP,
-    controls=_SOURCE_LOOP,
+    controls=_CHOSEN.controls,
 )
 
 
@@ -137,7 +137,14 @@ def _profiles() -> dict[str, Profile]:
                 rows=16_000,
                 seeds={"text": 3, "structure": 3, "phrasing": 1},
                 source_seeds={"text": 1, "structure": 1},
-                curve_rows=(1_000, 4_000, 12_800),
+                curve_rows=(1_000, 4_000),
+            ),
+            "probe": Probe(
+                rows=4_000,
+                layers=(0, 2, 4, 6, 8, 12, 20, 28, -1),
+                poolings=("mean", "mean_skip_first", "last"),
+                ranks=(72, 144, 288),
+                seeds=1,
             ),
         }
     )

@@ -87,7 +87,7 @@ def draw_probe_depth(frame: pd.DataFrame, profile: str, backbone: str = "", note
     (value_accuracy, range_accuracy), seed = all, value, low and high (smallest and largest seed)."""
     rows = select(frame, seed="all", metric=["value_accuracy", "range_accuracy"])
     layers = sorted(rows["layer"].unique(), key=lambda layer: (layer < 0, layer))
-    about = style.subtitle(rows, profile, backbone, "bars: smallest to largest seed")
+    about = style.subtitle(rows[["split", "part"]], profile, backbone, "bars: smallest to largest seed")
     title = "How much of the answer a probe reads at each depth of the frozen backbone"
     fig, axes = style.canvas((10.5, 4.6), title, about, note, 1, 2)
     for ax, metric in zip(axes[0], ("value_accuracy", "range_accuracy"), strict=True):
@@ -124,7 +124,7 @@ def draw_training_curves(
     across = min(4, len(names))
     down = -(-len(names) // across)
     about = style.subtitle(rows[["split", "variant"]], profile, backbone, "bands: smallest to largest member")
-    title = "Losses by epoch of every trained part"
+    title = "Losses by epoch"
     fig, axes = style.canvas((max(7.5, 3 * across), 1.5 + 2.4 * down), title, about, note, down, across)
     for ax, name in zip(axes.flat, names, strict=False):
         for metric, shade in (("train_loss", PARTS["train"]), ("valid_loss", PARTS["validation"])):

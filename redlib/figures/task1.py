@@ -31,8 +31,8 @@ def draw_accuracy_by_range(
     groups = sorted(g for g in rows["group"].unique() if g == "all" or g.startswith("R"))
     groups = [*(g for g in groups if g == "all"), *(g for g in groups if g != "all")]
     about = style.subtitle(rows, profile, backbone, INTERVALS)
-    title = f"{METRICS[metric].partition(' (')[0].capitalize()} of every method, overall and by range of the result"
-    size = (2.0 * len(groups) + 2.2, 0.31 * len(methods) + 2.2)
+    title = f"{METRICS[metric].partition(' (')[0].capitalize()}, overall and by range of the result"
+    size = (2.0 * len(groups) + 2.2, 0.31 * len(methods) + 2.4)
     fig, axes = style.canvas(size, title, about, note, 1, len(groups), sharey=True, sharex=True)
     for ax, group in zip(axes[0], groups, strict=True):
         for split, shift in zip(BOTH, (0.15, -0.15), strict=True):
@@ -41,6 +41,7 @@ def draw_accuracy_by_range(
             style.points(ax, part["value"], at, part["low"], part["high"], SPLITS[split], True, split == "structure")
         ax.set_title("all ranges" if group == "all" else group)
         ax.set_xlim(-0.03, 1.03)
+        ax.set_ylim(-0.6, len(methods) - 0.4)
         ax.set_xlabel("share of rows")
     axes[0, 0].set_yticks(range(len(methods)), [look(name).label for name in methods])
     style.legend_below(fig, axes[0, 0])
