@@ -37,7 +37,7 @@ def save(path: Path, parts: dict[str, nn.Module], passport: dict[str, Any], meth
     if isinstance(record["labels"], LabelSpace):
         record["labels"] = asdict(record["labels"])
     tensors = {
-        f"{name}.{key}": value.detach().contiguous().clone()
+        f"{name}.{key}": value.detach().cpu().contiguous().clone()
         for name, part in parts.items()
         for key, value in part.state_dict().items()
     }

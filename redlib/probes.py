@@ -40,7 +40,7 @@ def probe(
     seed, correct, n.
     """
     points, seeds = list(pooled), len(train)
-    x = torch.from_numpy(np.stack([pooled[point] for point in points]))  # (P, N, d)
+    x = torch.from_numpy(np.stack([pooled[point] for point in points])).to(training.device())  # (P, N, d)
     group = [p for p in range(len(points)) for _ in range(seeds)]
     own = [seed for _ in points for seed in range(seeds)]
     base = PooledBase.fit([x[p, train[seed]] for p, seed in zip(group, own, strict=True)])

@@ -58,15 +58,20 @@ class Rows:
         )
 
 
+def device() -> torch.device:
+    """Where training runs: the GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def pooled_inputs(x: Tensor, groups: Sequence[int] | None = None) -> Callable:
     """Inputs for `Rows` from features x (N, d) that all members share, or x (G, N, d) with each member's group."""
 
     def inputs(index: np.ndarray, members: np.ndarray) -> tuple[Tensor]:
-        rows = torch.from_numpy(index)
+        rows = torch.from_numpy(index).to(x.device)
         if x.dim() == 2:
             return (x[rows],)
         group = torch.tensor([groups[m] for m in members]) if groups is not None else torch.from_numpy(members)
-        return (x[group[:, None], rows],)
+        return (x[group.to(x.device)[:, None], rows],)
 
     return inputs
 
@@ -94,11 +99,12 @@ def fit_members(
 
 
 def fit(module: nn.Module, rows: Rows, loop: config.Training) -> pd.DataFrame:
-    """Train the module in place by cross-entropy and restore each member's best weights (the source, 4.5.2).
+    """Train the module in place, where its inputs are, and restore each member's best weights (the source, 4.5.2).
 
-    The module's trainable parameters, and its buffers, start with S; with S = 1 any module will do. It maps inputs to
-    logits (S, B, C). Returns the history: a row a member and epoch (train_loss, valid_loss, valid_accuracy, best).
-    Raises FloatingPointError when a loss is not finite. Members with unequal numbers of rows are refused.
+    The module's parameters and buffers start with S; with S = 1 any module will do. It maps inputs to logits
+    (S, B, C) and is trained by cross-entropy. Returns the history: a row a member and epoch (train_loss, valid_loss,
+    valid_accuracy, best). Raises FloatingPointError when a loss is not finite. Members with unequal numbers of rows
+    are refused.
     """
     sizes = {len(t) for t in rows.train}, {len(v) for v in rows.validation}
     if max(map(len, sizes)) > 1:
@@ -114,7 +120,10 @@ def fit(module: nn.Module, rows: Rows, loop: config.Training) -> pd.DataFrame:
 
 class _Run:
     def __init__(self, module: nn.Module, rows: Rows, loop: config.Training):
-        self.module, self.rows, self.loop = module, rows, loop
+        self.rows, self.loop = rows, loop
+        one = rows.inputs(np.array([rows.train[0][:1]]), np.array([0]))
+        self.device = one[0].device
+        self.module, self.y = module.to(self.device), rows.y.to(self.device)
         members = len(rows.train)
         self.active = np.arange(members)
         self.shuffles = [np.random.default_rng([7, seed]) for seed in rows.seeds]
@@ -123,7 +132,9 @@ class _Run:
         self.trainable = [p for p in module.parameters() if p.requires_grad]
         self.best = [p.detach().clone() for p in self.trainable]
         self.full = [(p, p.detach().clone()) for p in self._frozen()]
-        self.optimiser = torch.optim.AdamW(self.trainable, lr=loop.lr, weight_decay=loop.weight_decay)
+        self.optimiser = torch.optim.AdamW(
+            self.trainable, lr=loop.lr, weight_decay=loop.weight_decay, fused=self.device.type == "cuda"
+        )
         self.history: list[dict] = []
 
     def _frozen(self) -> list[Tensor]:
@@ -159,22 +170,23 @@ class _Run:
 
     def _train(self, epoch: int) -> np.ndarray:
         order = np.stack([self.shuffles[m].permutation(self.rows.train[m]) for m in self.active])
-        total = torch.zeros(len(self.active), dtype=torch.float64)
+        total = torch.zeros(len(self.active), dtype=torch.float64, device=self.device)
         for first in range(0, order.shape[1], self.loop.batch):
             batch = order[:, first : first + self.loop.batch]
             total += self._step(batch) * batch.shape[1]
-            if not torch.isfinite(total).all():
-                member = int(self.active[int((~torch.isfinite(total)).nonzero()[0])])
-                raise FloatingPointError(
-                    f"{self.rows.name}: the loss of member {member} is not finite in epoch {epoch}; "
-                    "check the features for NaN or lower the learning rate"
-                )
-        return (total / order.shape[1]).numpy()
+        mean = (total / order.shape[1]).cpu().numpy()
+        if not np.isfinite(mean).all():
+            member = self.active[np.flatnonzero(~np.isfinite(mean))[0]]
+            raise FloatingPointError(
+                f"{self.rows.name}: the loss of member {member} is not finite in epoch {epoch}; "
+                "check the features for NaN or lower the learning rate"
+            )
+        return mean
 
     def _step(self, batch: np.ndarray) -> Tensor:
         """One optimiser step on batch (S, B), in micro-batches whose gradients add up to the whole batch's mean."""
         size = self.loop.micro_batch or batch.shape[1]
-        mean = torch.zeros(len(batch), dtype=torch.float64)
+        mean = torch.zeros(len(batch), dtype=torch.float64, device=self.device)
         self.optimiser.zero_grad(set_to_none=True)
         for first in range(0, batch.shape[1], size):
             loss = self._losses(batch[:, first : first + size])[0].sum(1) / batch.shape[1]
@@ -186,7 +198,7 @@ class _Run:
     def _losses(self, index: np.ndarray) -> tuple[Tensor, Tensor]:
         """Cross-entropy and correctness of the rows index (S, B), both (S, B)."""
         logits = self.module(*self.rows.inputs(index, self.active))
-        y = self.rows.y[torch.from_numpy(index)]
+        y = self.y[torch.from_numpy(index).to(self.device)]
         loss = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
         return loss, logits.detach().argmax(-1) == y
 
@@ -194,12 +206,12 @@ class _Run:
     def _validate(self, chunk: int = 1024) -> tuple[np.ndarray, np.ndarray]:
         self.module.eval()
         index = np.stack([self.rows.validation[m] for m in self.active])
-        sums = torch.zeros(2, len(self.active), dtype=torch.float64)
+        sums = torch.zeros(2, len(self.active), dtype=torch.float64, device=self.device)
         for first in range(0, index.shape[1], chunk):
             loss, correct = self._losses(index[:, first : first + chunk])
             sums += torch.stack([loss.double().sum(1), correct.double().sum(1)])
         self.module.train()
-        loss, accuracy = (sums / index.shape[1]).numpy()
+        loss, accuracy = (sums / index.shape[1]).cpu().numpy()
         if not np.isfinite(loss).all():
             raise FloatingPointError(f"{self.rows.name}: the validation loss is not finite; check the features for NaN")
         return loss, accuracy
@@ -216,7 +228,7 @@ class _Run:
         self.active = self.active[keep]
         if not len(self.active):
             return
-        rows = torch.from_numpy(keep)
+        rows = torch.from_numpy(keep).to(self.device)
         for p in [*self.trainable, *self._frozen()]:
             p.data = p.data[rows]
             for name, value in self.optimiser.state.get(p, {}).items():
@@ -227,5 +239,5 @@ class _Run:
     def finish(self) -> pd.DataFrame:
         for p, value in [*zip(self.trainable, self.best, strict=True), *self.full]:
             p.data = value
-        self.module.eval()
+        self.module.cpu().eval()
         return pd.DataFrame(self.history)

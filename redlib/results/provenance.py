@@ -25,6 +25,7 @@ def provenance(backbone, seconds: float, config: Any) -> tuple[str, dict]:
         "versions": {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()},
         "cpu": cpu_model(),
         "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "backbone": backbone.display if backbone is not None else "none",
         "weights_id": backbone.weights_id if backbone is not None else "none",
         "config": paths.digest(config),

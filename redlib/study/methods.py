@@ -140,7 +140,7 @@ def _predict(data: Data, method: models.Method, part: str, name: str, seed: int)
         "method": name,
         "seed": seed,
     }
-    said = evaluation.predict(method, x, data.setting.labels, items["range"].to_numpy())
+    said = evaluation.predict(method, x.cpu(), data.setting.labels, items["range"].to_numpy())
     return pd.concat([items.assign(**about), said], axis=1)
 
 

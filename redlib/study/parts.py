@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from redlib import models, modules, training
 from redlib.config import Training
+from redlib.features import TokenStates
 from redlib.models import FourierBank, LinearBank, MLPBank, PooledBase, ResidualExperts, TokenBase, take
 from redlib.study.data import feature_set, open_backbone
 from redlib.study.settings import Data, Setting, member_seeds
@@ -89,7 +90,7 @@ def make_tuned_base(s: Setting, seed: int, out: Path) -> None:
     base = TokenBase(backbone.top(s.recipe.tuned_layers))
     head = Tuned(base, LinearBank(init, backbone.hidden_size, s.labels.C))
     validation = [data.rows["validation"][seed]]
-    rows = training.Rows(lambda index, _: states.batch(index[0]), data.value, [share], validation, "tuned base", init)
+    rows = training.Rows(lambda index, _: _batch(states, index[0]), data.value, [share], validation, "tuned base", init)
     training.fit(head, rows, s.recipe.base).assign(member=seed).to_csv(out / "history.csv", index=False)
     _save(s, out, "base", seed, {"base": nn.Identity(), "classifier": head.bank})
     _save(s, out, "tokens", seed, {"base": base})
@@ -105,11 +106,19 @@ def gather_bases(stage: Stage, out: Path) -> None:
     pd.concat(histories).to_csv(out / "history.csv", index=False)
 
 
+def _batch(states: TokenStates, index: np.ndarray) -> tuple[Tensor, Tensor]:
+    """Token states (B, T, d) and mask (B, T) of some rows, where training runs."""
+    states, mask = states.batch(index)
+    return states.to(training.device()), mask.to(training.device())
+
+
 @torch.no_grad()
-def _hidden(base: TokenBase, states, rows: int, chunk: int = 256) -> np.ndarray:
+def _hidden(base: TokenBase, states: TokenStates, rows: int, chunk: int = 256) -> np.ndarray:
     """h (N, d) of every row, in batches of similar length."""
     order = np.argsort(states.lengths, kind="stable")
-    parts = [base(*states.batch(order[first : first + chunk]))[0].numpy() for first in range(0, rows, chunk)]
+    base = base.to(training.device())
+    parts = [base(*_batch(states, order[first : first + chunk]))[0].cpu().numpy() for first in range(0, rows, chunk)]
+    base.cpu()
     return np.concatenate(parts)[np.argsort(order, kind="stable")]
 
 

@@ -93,12 +93,13 @@ class Data:
 
     @cached_property
     def x(self) -> Tensor:
-        """What the base reads, or for a tuned base h itself: (N, d), or (seeds, N, d)."""
+        """What the base reads, or for a tuned base h itself: (N, d), or (seeds, N, d), where training runs."""
         s = self.setting
         if self.base is not None:
-            return torch.stack([torch.from_numpy(np.load(self.base / f"h-{seed}.npy")) for seed in range(s.seeds)])
-        point = features.Point(s.recipe.layer, s.recipe.pooling)
-        return torch.from_numpy(np.array(feature_set(s.features).pooled(point)))
+            read = np.stack([np.load(self.base / f"h-{seed}.npy") for seed in range(s.seeds)])
+        else:
+            read = np.array(feature_set(s.features).pooled(features.Point(s.recipe.layer, s.recipe.pooling)))
+        return torch.from_numpy(read).to(training.device())
 
     @property
     def d(self) -> int:
