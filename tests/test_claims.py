@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from redlib import claims, evaluation, paths
+from redlib.expressions import LabelSpace
 
 METHODS = ("global_head", "uniform_average", "red_uniform", "softmax_moe", "red")
 
@@ -95,3 +96,65 @@ def test_the_sources_own_level_tables_mislabel_four_cells():
         ("4.6.3", "uniform_average", "R5", "low", "moderate"),
     ]
     assert np.allclose(levels[levels["metric"] == "macro_f1_99"]["reported"].max(), 0.202)
+
+
+SPACE = LabelSpace(2, 10, (4, 7))
+LEVELS = {  # share of right answers by range, R1..R3
+    "red": (0.95, 0.95, 0.95),
+    "top1": (0.9, 0.9, 0.9),
+    "softmax_moe": (0.7, 0.7, 0.7),
+    "global_head": (0.5, 0.5, 0.5),
+    "red_uniform": (0.5, 0.5, 0.5),
+    "uniform_average": (0.9, 0.0, 0.5),
+}
+
+
+def verdict_tables(**changes: tuple[float, ...]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Results and bias of made-up predictions in which every method is right as often as LEVELS says."""
+    rows = np.arange(900)
+    items = pd.DataFrame({"row": rows, "value": rows % 9 + 2})
+    items["structure"] = [f"s{row}" for row in rows]
+    items["range"] = [SPACE.range_of(value) for value in items["value"]]
+    turn = (rows // 9) / 100  # 100 rows of every value, in a fixed order
+    frames = []
+    for method, shares in (LEVELS | changes).items():
+        right = turn < np.array(shares)[items["range"]]
+        wrong = 2 if method == "uniform_average" else (items["value"] + 1).clip(upper=10)
+        route = np.where(turn < 0.98, items["range"], 0) if method in ("red", "top1", "softmax_moe") else -1
+        guess = np.where(right, items["value"], wrong)
+        frames.append(items.assign(method=method, predicted_value=guess, router_range=route))
+    about = {"split": "structure", "recipe": "chosen", "part": "test", "seed": 0, "confidence": 0.5}
+    frame = pd.concat(frames, ignore_index=True).assign(**about)
+    frame["predicted_range"] = [SPACE.range_of(value) for value in frame["predicted_value"]]
+    results = evaluation.evaluate(frame, SPACE, resamples=100)
+    return results, evaluation.bias_by_value(frame, SPACE)
+
+
+def verdict_of(found: pd.DataFrame, words: str) -> str:
+    return found["verdict"][found["claim"].str.contains(words, regex=False)].item()
+
+
+def test_a_claim_holds_where_the_numbers_are_as_the_source_says():
+    found = claims.verdicts(*verdict_tables(), SPACE)
+    assert (found["measured"] != "").all()
+    assert found["section"].is_monotonic_increasing
+    for words in ("best of", "as much as reported", "outer ranges", "value_accuracy", "router is right", "cooperate"):
+        assert verdict_of(found, words) == claims.HOLDS
+    assert verdict_of(found, "uniform averaging drifts") == claims.HOLDS
+
+
+def test_a_claim_fails_where_another_method_is_better_or_as_good():
+    found = claims.verdicts(*verdict_tables(softmax_moe=(0.99, 0.99, 0.99), uniform_average=(0.9, 0.9, 0.5)), SPACE)
+    for words in ("best of", "as much as reported", "outer ranges", "value_accuracy"):
+        assert verdict_of(found, words) == claims.FAILS
+
+
+def test_a_claim_is_undecided_where_the_interval_reaches_over_the_border():
+    found = claims.verdicts(*verdict_tables(top1=(0.95, 0.95, 0.95), red=(0.95, 0.81, 0.95)), SPACE)
+    assert verdict_of(found, "value_accuracy") == claims.OPEN
+
+
+def test_a_verdict_names_a_method_that_the_results_lack():
+    results, bias = verdict_tables()
+    with pytest.raises(LookupError, match="softmax_moe"):
+        claims.verdicts(results[results["method"] != "softmax_moe"], bias, SPACE)

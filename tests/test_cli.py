@@ -139,7 +139,7 @@ def test_status_lists_stages_runs_and_damage_with_size_and_configuration(project
     _, out, _ = call(capsys, "status")
     lines = out.splitlines()
     assert lines[0].split()[0] == "stage"
-    assert "numbers" in lines[0] and '{"rows": 1000}' in lines[0]  # noqa: PT018
+    assert "numbers" in lines[0] and '{"rows": 500}' in lines[0]  # noqa: PT018
     assert lines[1].split() == ["features", "5", "kB", "f00"]
     assert lines[2].endswith("smoke  1 executed notebooks, 0 figures, 0 tables, failed: 01_b.failed.ipynb")
     assert str(paths.cache()) in lines[-1]

@@ -1,5 +1,6 @@
 """Pools, splits and reports, at sizes from 50 to 80,000 rows."""
 
+import hashlib
 import os
 import random
 import subprocess
@@ -83,13 +84,26 @@ def test_the_full_pool_and_its_splits_are_exact_and_fast():
     assert datasets.one_per_pair(pool, balanced=False).sum() == 2_401
 
 
+def test_the_pool_and_splits_of_task_1_are_those_of_the_record():
+    pool = datasets.build("task1", 1_000, seed=0)
+    pinned = {"pool": pool["text"], **{by: datasets.split(pool, by, seed=0) for by in datasets.SPLITS}}
+    assert {name: hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] for name, lines in pinned.items()} == {
+        "pool": "b3ba19aac47a4135",
+        "text": "60d162cbfbf802f2",
+        "structure": "3643322aef13073d",
+        "phrasing": "2cfcfc0c44fbae7c",
+    }
+
+
 def test_pools_and_splits_depend_on_the_seed_alone():
     code = (
         "from redlib import datasets, paths\n"
         "pool = datasets.build('task1', 500, 7)\n"
         "parts = [datasets.split(pool, by, 3).tolist() for by in datasets.SPLITS]\n"
         "mask = datasets.one_per_pair(pool, seed=5).tolist()\n"
-        "print(paths.digest([pool.to_dict('list'), parts, mask]))"
+        "chains = datasets.build('task2', 500, 7, steps='single_heavy')\n"
+        "parts += [datasets.split(chains, by, 3).tolist() for by in datasets.SPLITS]\n"
+        "print(paths.digest([pool.to_dict('list'), chains.to_dict('list'), parts, mask]))"
     )
     digests = {
         subprocess.run(

@@ -89,6 +89,19 @@ STRANGERS = [
 ]
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_a_pool_of_chains_comes_back_and_a_tampered_row_is_named(tmp_path, suffix):
+    pool = datasets.build("task2", 500, seed=0, steps="single_heavy")
+    path = datasets.save(pool, tmp_path / f"pool{suffix}")
+    pd.testing.assert_frame_equal(datasets.load(path), pool)
+    row = int(pool.index[pool["operations"] == 1][0])
+    pool.loc[row, "template"] = "chain/plus_then_add/compute"
+    with pytest.raises(
+        ValueError, match=f"row {row}: template 'chain/plus_then_add/compute' says 2 or more operations"
+    ):
+        datasets.load(datasets.save(pool, path))
+
+
 @pytest.fixture
 def strangers_file(tmp_path):
     path = tmp_path / "theirs.jsonl"
@@ -119,6 +132,23 @@ def test_domains_of_a_strangers_file_can_be_widened(strangers_file):
     rows, wide = datasets.load_jsonl(strangers_file, labels=LabelSpace(-10, 120, (0, 50)), operands=None)
     assert len(narrow) - len(wide) == 4
     assert {"58 + 25", "40 + 1", "5 - 9", "50 + 50 + 9"} <= set(rows["expression"])
+
+
+def test_a_strangers_chains_may_be_limited_in_length(tmp_path):
+    lines = [
+        {"question": "If you subtract 5 from 12 and add 9, what do you get?", "answer": 16},
+        {"question": "Start with 12, take away 5, add 9, then lose 3.", "answer": 13},
+        {"expr": "29 minus 11 minus 9 minus 7 plus 15", "answer": 17},
+        {"expr": "9 plus 9 plus 9 plus 9 plus 9 plus 9", "answer": 54},
+    ]
+    path = tmp_path / "theirs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows, rejects = datasets.load_jsonl(path, max_operations=4)
+    assert rows["operations"].tolist() == [2, 3, 4]
+    assert rejects["reason"].tolist() == ["9 + 9 + 9 + 9 + 9 + 9 has 5 operations, more than 4"]
+    assert len(datasets.load_jsonl(path)[0]) == 4
+    with pytest.raises(ValueError, match="max_operations must be at least 1 or None, got 0"):
+        datasets.load_jsonl(path, max_operations=0)
 
 
 def test_odd_bytes_are_rejected_by_line(tmp_path):

@@ -256,3 +256,23 @@ def test_maps_name_what_they_lack():
     chain = pool().assign(expression="1 + 1 + 1")
     with pytest.raises(ValueError, match="needs two operands"):
         evaluation.operand_map(frame, chain, SPACE)
+
+
+def test_values_beside_a_boundary_stand_apart_from_the_rest(predictions):
+    test = predictions[predictions["part"] == "test"]
+    places = evaluation.near_boundaries(evaluation.bias_by_value(test, SPACE), SPACE)  # boundaries 4/5 and 7/8
+    red = test[(test["method"] == "red") & (test["split"] == "structure")]
+    at_edge = red[red["value"].isin([4, 5, 7, 8])]
+    row = places.set_index(["method", "split", "place"]).loc[("red", "structure", "boundary")]
+    assert row["n"] == len(at_edge)
+    assert row["same_range"] == pytest.approx((at_edge["predicted_range"] == at_edge["range"]).mean())
+    assert row["signed_error"] == pytest.approx((at_edge["predicted_value"] - at_edge["value"]).mean())
+    assert places.groupby(["split", "method"])["n"].sum()["structure", "red"] == len(red)
+    exact = places[places["method"] == "symbolic"]
+    assert (exact["same_range"] == 1).all()
+    assert (exact["signed_error"] == 0).all()
+
+
+def test_one_range_has_no_boundary(predictions):
+    with pytest.raises(ValueError, match="one range has no boundary"):
+        evaluation.near_boundaries(pd.DataFrame(), LabelSpace(2, 10, ()))

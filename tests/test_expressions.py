@@ -1,10 +1,12 @@
-"""Expressions against Python's own arithmetic; the label space against a direct count."""
+"""Expressions against Python's own arithmetic; the label space and the numbered chains against a direct count."""
+
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redlib.expressions import SOURCE_LABELS, Expression, LabelSpace, additions
+from redlib.expressions import SOURCE_LABELS, Chains, Expression, LabelSpace, additions
 
 operators = st.sampled_from("+-")
 chains = st.lists(st.tuples(operators, st.integers(0, 200)), min_size=1, max_size=5)
@@ -133,3 +135,46 @@ def test_additions_leave_out_sums_that_are_no_label():
     assert {e.value for stratum in strata for e in stratum} == {3, 4, 5, 6}
     with pytest.raises(ValueError, match=r"operands 9\.\.3"):
         additions((9, 3))
+
+
+SIGN_COUNTS = [(plus, minus) for plus in range(4) for minus in range(4) if 1 <= plus + minus <= 3]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(SIGN_COUNTS), st.integers(0, 6), st.integers(0, 3), st.tuples(*[st.integers(-9, 24)] * 2))
+def test_chains_number_every_expression_of_the_domain_once(counts, first, width, bounds):
+    pluses, minuses = counts
+    operands, bounds = (first, first + width), tuple(sorted(bounds))
+    signs = [s for s in product("+-", repeat=pluses + minuses) if s.count("+") == pluses]
+    terms = product(range(first, first + width + 1), repeat=pluses + minuses + 1)
+    every = [Expression(t, s) for t in terms for s in signs]
+    expected = {e for e in every if bounds[0] <= e.value <= bounds[1]}
+    chains = Chains(pluses, minuses, bounds, operands)
+    numbered = [chains[number] for number in range(chains.count)]
+    assert len(numbered) == len(expected)
+    assert set(numbered) == expected
+    assert chains.reach == len({e.value for e in expected})
+    assert chains.orders == len(signs)
+
+
+def test_the_sources_chains_are_as_many_as_a_count_of_sums_says():
+    counts = [[Chains(p, 1 - p, bounds).count for bounds in SOURCE_LABELS.bounds] for p in (1, 0)]
+    assert counts == [[153, 550, 878, 610, 210], [722, 370, 36, 0, 0]]
+    assert sum(Chains(p, 4 - p, (-10_000, 10_000)).count for p in range(5)) == 16 * 49**5
+    last = Chains(2, 2, (81, 100))
+    assert 81 <= last[last.count - 1].value <= 100
+    with pytest.raises(IndexError, match=f"of {last.count}"):
+        last[last.count]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 0, (2, 20)), "0 plus and 0 minus signs"),
+        ((-1, 2, (2, 20)), "-1 plus"),
+        ((1, 0, (2, 20), (9, 3)), r"9\.\.3"),
+    ],
+)
+def test_chains_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Chains(*arguments)

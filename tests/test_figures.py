@@ -78,6 +78,7 @@ def tables() -> dict[str, pd.DataFrame]:
         "learning": pd.DataFrame(learning).assign(**made_up),
         "checks": pd.DataFrame(checks),
         "toy": figures.toy_mixing(),
+        "circles": figures.value_circles(SPACE.values, (2, 10, 100), 37),
     }
 
 
@@ -89,6 +90,7 @@ DRAWN = {
     "learning_curve": (figures.draw_learning_curve, "learning"),
     "accuracy_by_range": (figures.draw_accuracy_by_range, "task1"),
     "memorisation_gap": (figures.draw_memorisation_gap, "task1"),
+    "differences": (figures.draw_differences, "task1"),
     "operand_map": (figures.draw_operand_map, "pairs"),
     "range_confusion": (figures.draw_range_confusion, "confusion"),
     "router_reliability": (figures.draw_router_reliability, "task1"),
@@ -179,6 +181,27 @@ def test_the_toy_routes_weights_sum_to_one_and_end_in_their_class():
         at = rows[["x", "y"]].to_numpy()[0] + rows["alpha"].to_numpy() @ step
         winner = rows["expert"].iloc[(step @ at).argmax()]
         assert winner == ("R3" if route == "wrong route" else "R2")
+
+
+def test_a_value_is_the_only_one_with_its_points_on_all_circles(tables):
+    circles = tables["circles"]
+    np.testing.assert_allclose(circles["x"] ** 2 + circles["y"] ** 2, 1)
+    total = circles.groupby("value")["score"].mean()
+    assert total.idxmax() == 37
+    assert total[37] == 1
+    assert total.drop(37).max() < 1
+    same_digit = circles[(circles["period"] == 10) & (circles["value"] % 10 == 7)]
+    np.testing.assert_allclose(same_digit["score"], 1)
+    fig = figures.draw_value_circles(circles)
+    assert [ax.get_title() for ax in fig.axes[:2]] == ["period 10", "period 100"]
+
+
+def test_differences_show_the_asked_methods_and_name_an_unknown_one(tables):
+    fig = figures.draw_differences(tables["task1"], "laptop", methods=["global_head", "softmax_moe"])
+    labels = {tick.get_text() for tick in fig.axes[0].get_yticklabels()}
+    assert labels == {style.look("global_head").label, style.look("softmax_moe").label}
+    with pytest.raises(LookupError, match="no row with method=top2"):
+        figures.draw_differences(tables["task1"], "laptop", methods=["top2"])
 
 
 def test_methods_are_told_apart_without_colour():

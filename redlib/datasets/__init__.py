@@ -3,6 +3,8 @@
 A pool has one row a text; `split` assigns every row of it to a part, differently for each kind of split.
 """
 
+from redlib.datasets.chains import STEPS
+from redlib.datasets.confounds import confounds
 from redlib.datasets.files import load, load_jsonl, save
 from redlib.datasets.pool import COLUMNS, TASKS, build, one_per_pair
 from redlib.datasets.report import budget, conflicts, report
@@ -11,10 +13,12 @@ from redlib.datasets.splits import SPLITS, split
 __all__ = [
     "COLUMNS",
     "SPLITS",
+    "STEPS",
     "TASKS",
     "budget",
     "build",
     "conflicts",
+    "confounds",
     "load",
     "load_jsonl",
     "one_per_pair",

@@ -77,12 +77,13 @@ def _fault(record: dict[str, Any], labels: LabelSpace) -> str:
     try:
         expression = parse(record["text"])
         truth = {"expression": expression.text, **_labels_of(expression, labels)}
+        for column, value in truth.items():
+            if record[column] != value:
+                return f"{column} is {record[column]!r}, but {record['text']!r} gives {value!r}"
+        said = render(expression, template)
     except ValueError as error:
         return str(error)
-    for column, value in truth.items():
-        if record[column] != value:
-            return f"{column} is {record[column]!r}, but {record['text']!r} gives {value!r}"
-    if render(expression, template) != record["text"] or template.group != record["group"]:
+    if said != record["text"] or template.group != record["group"]:
         return f"template {template.id!r} of group {template.group} does not give {record['text']!r}"
     return ""
 
@@ -102,21 +103,25 @@ def load_jsonl(
     strict: bool = False,
     labels: LabelSpace = SOURCE_LABELS,
     operands: tuple[int, int] | None = SOURCE_OPERANDS,
+    max_operations: int | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read a stranger's rows, `{"question" or "expr": words, "answer": integer}` a line: (rows, rejects).
 
     rows: line (1-based), text, expression, value, range, structure, operations, duplicate (the text stood on an
     earlier line too). rejects: line, reason: not a JSON object, missing keys, words that `parse` refuses, an answer
-    that is no integer or not the value, a value outside the labels, an operand outside `operands` (None: any). Only
-    blank lines are passed over. `strict` raises ValueError at the first reject; a missing file is FileNotFoundError.
+    that is no integer or not the value, a value outside the labels, an operand outside `operands` (None: any), more
+    than `max_operations` operations (None: any). Only blank lines are passed over. `strict` raises ValueError at the
+    first reject; a missing file is FileNotFoundError.
     """
     path = Path(path)
+    if max_operations is not None and max_operations < 1:
+        raise ValueError(f"max_operations must be at least 1 or None, got {max_operations}")
     if not path.is_file():
         raise FileNotFoundError(f"no file at {path}")
     rows, rejects = [], []
     for line, raw in _numbered(path):
         try:
-            rows.append({"line": line, **_read_row(raw, labels, operands)})
+            rows.append({"line": line, **_read_row(raw, labels, operands, max_operations)})
         except ValueError as error:
             if strict:
                 raise ValueError(f"{path}, line {line}: {error}") from None
@@ -133,7 +138,9 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
             yield line, raw
 
 
-def _read_row(raw: bytes, labels: LabelSpace, operands: tuple[int, int] | None) -> dict[str, Any]:
+def _read_row(
+    raw: bytes, labels: LabelSpace, operands: tuple[int, int] | None, max_operations: int | None
+) -> dict[str, Any]:
     """One line as a row; ValueError says why it is none."""
     try:
         record = json.loads(raw.decode())
@@ -153,4 +160,6 @@ def _read_row(raw: bytes, labels: LabelSpace, operands: tuple[int, int] | None) 
         raise ValueError(f"answer {answer} is not the value {expression.value} of {expression.text}")
     if operands and (outside := [term for term in expression.terms if not operands[0] <= term <= operands[1]]):
         raise ValueError(f"operand {outside[0]} is outside {operands[0]}..{operands[1]}")
+    if max_operations is not None and len(expression.operators) > max_operations:
+        raise ValueError(f"{expression.text} has {len(expression.operators)} operations, more than {max_operations}")
     return {"text": text, "expression": expression.text, **_labels_of(expression, labels)}

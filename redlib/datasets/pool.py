@@ -1,14 +1,16 @@
-"""The pool of a task: unique texts, exactly balanced over ranges and over wording groups (the source, 4.2.2)."""
+"""The pool of a task: unique texts, exactly balanced over ranges and over wording groups (the source, 4.2.2, 4.2.3)."""
 
 import random
 
 import numpy as np
 import pandas as pd
 
+from redlib.datasets import chains
 from redlib.expressions import SOURCE_LABELS, SOURCE_OPERANDS, Expression, LabelSpace, additions
-from redlib.phrasing import GROUPS, TASK1, Template, render
+from redlib.phrasing import GROUPS, TASK1, TASK2, ChainTemplate, Template, render
 
-TASKS: dict[str, tuple[Template, ...]] = {"task1": TASK1}
+TASKS: dict[str, tuple[Template | ChainTemplate, ...]] = {"task1": TASK1, "task2": TASK2}
+Drawn = list[tuple[Expression, Template | ChainTemplate]]
 COLUMNS = {
     "row": "int64",
     "text": "str",
@@ -29,27 +31,48 @@ def build(
     operands: tuple[int, int] = SOURCE_OPERANDS,
     labels: LabelSpace = SOURCE_LABELS,
     ordered: bool = True,
+    steps: str | None = None,
 ) -> pd.DataFrame:
     """A pool of exactly `rows` unique texts, columns `COLUMNS`; the same for the same arguments everywhere.
 
-    Every range holds rows/K texts and every (range, wording group) rows/(K*GROUPS); within these, operand pairs and
-    templates are drawn uniformly. `operands` are the first and last operand; `ordered=False` uses one order of each
-    pair (a <= b). Raises ValueError for an unknown task, for rows that do not divide evenly, and for a range that has
-    no pairs or too few distinct texts.
+    Every range holds rows/K texts and every (range, wording group) rows/(K*GROUPS). `operands` are the first and last
+    operand. Task 1: operand pairs and templates are drawn uniformly within these; `ordered=False` uses one order of
+    each pair (a <= b). Task 2: `steps` names how many operations the rows have (`STEPS`, default "operations"), in
+    exact proportions in every range; `chains.quotas` says how + and - are shared out.
+
+    Raises ValueError for an unknown task or step definition, an option of the other task, rows that do not divide
+    evenly, and a request that no expressions can meet or that has too few distinct texts, naming the constraint.
     """
     if task not in TASKS:
         raise ValueError(f"unknown task {task!r}; valid tasks: {', '.join(TASKS)}")
+    if task == "task1":
+        if steps is not None:
+            raise ValueError(f"steps={steps!r} is an option of task2: a row of task1 is one addition")
+        rng = random.Random(f"task1/pool/{seed}")  # a string is hashed the same way in every process
+        drawn: Drawn = _draw_additions(rows, operands, labels, ordered, rng)
+    else:
+        if not ordered:
+            raise ValueError("ordered=False is an option of task1: it keeps one order of a pair of added operands")
+        steps = "operations" if steps is None else steps
+        rng = random.Random(f"task2/{steps}/pool/{seed}")
+        drawn = chains.draw(rows, steps, operands, labels, rng)
+    rng.shuffle(drawn)
+    return _frame(drawn, labels)
+
+
+def _draw_additions(
+    rows: int, operands: tuple[int, int], labels: LabelSpace, ordered: bool, rng: random.Random
+) -> Drawn:
     cells = labels.K * GROUPS
     if rows <= 0 or rows % cells:
         raise ValueError(
             f"rows must be a multiple of {cells} ({labels.K} ranges x {GROUPS} wording groups), got {rows}"
         )
     strata = additions(operands, labels, ordered)
-    rng = random.Random(f"{task}/pool/{seed}")  # a string is hashed the same way in every process
-    drawn: list[tuple[Expression, Template]] = []
+    drawn: Drawn = []
     for name, expressions in zip(labels.names, strata, strict=True):
         for group in range(GROUPS):
-            templates = [template for template in TASKS[task] if template.group == group]
+            templates = [template for template in TASK1 if template.group == group]
             room = range(len(expressions) * len(templates))
             if len(room) < rows // cells:
                 raise ValueError(
@@ -58,11 +81,10 @@ def build(
                 )
             picks = (divmod(pick, len(templates)) for pick in rng.sample(room, rows // cells))
             drawn += [(expressions[pair], templates[template]) for pair, template in picks]
-    rng.shuffle(drawn)
-    return _frame(drawn, labels)
+    return drawn
 
 
-def _frame(drawn: list[tuple[Expression, Template]], labels: LabelSpace) -> pd.DataFrame:
+def _frame(drawn: Drawn, labels: LabelSpace) -> pd.DataFrame:
     facts = {e: (e.text, e.value, labels.range_of(e.value), e.structure_key) for e in {e for e, _ in drawn}}
     expression, value, range_, structure = zip(*(facts[e] for e, _ in drawn), strict=True)
     columns = {

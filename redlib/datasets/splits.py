@@ -6,13 +6,14 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
 import pandas as pd
 
 from redlib.config import PARTS, Split
+from redlib.datasets.chains import whole
 from redlib.expressions import Expression
 from redlib.phrasing import GROUPS
 
@@ -23,7 +24,8 @@ _ATTEMPTS = 100
 def split(pool: pd.DataFrame, by: str, seed: int) -> pd.Series:
     """The part of every row of the pool (N,): "train", "validation" or "test".
 
-    Of the n rows of a range, n // 10 go to test, n // 10 to validation and the rest to train. Raises ValueError for
+    Of the n rows of a range, n // 10 go to test, n // 10 to validation and the rest to train; in the structure split
+    every number of operations has its share of each part. Raises ValueError for
     an unknown split, an empty pool, a pool with one range or a range with under 10 rows, and where whole structures
     or the held-out wording group (`seed % GROUPS`) cannot fill a part exactly.
     """
@@ -61,10 +63,13 @@ def _by_phrasing(rows: pd.DataFrame, seed: int, rng: random.Random) -> tuple[lis
 
 def _by_structure(rows: pd.DataFrame, seed: int, rng: random.Random) -> tuple[list[int], list[int]]:
     tenth, structures = len(rows) // 10, _structures(rows)
+    lengths = rows["operations"].value_counts().sort_index().to_dict()
+    sizes = whole({operations: count * tenth / len(rows) for operations, count in lengths.items()}, tenth)
     for _ in range(_ATTEMPTS):
         free = _without_anchors(structures, rng)
-        test = _fill(free, tenth, rng)
-        validation = _fill([s for s in free if s not in test], tenth, rng) if test else []
+        test = _fill(free, sizes)
+        held = set(test)
+        validation = _fill([s for s in free if s not in held], sizes) if test else []
         if validation:
             return [row for s in validation for row in s.rows], [row for s in test for row in s.rows]
     raise ValueError(
@@ -79,16 +84,20 @@ _METHODS: dict[str, Callable] = {"text": _by_text, "structure": _by_structure, "
 @dataclass(frozen=True, eq=False)
 class _Structure:
     value: int
-    double: bool  # a + a: the only kind without a commuted twin
-    rows: list[int]
+    operations: int
+    double: bool  # a + a: the only kind of addition without a commuted twin
+    rows: list[int] = field(default_factory=list)
 
 
 def _structures(rows: pd.DataFrame) -> list[_Structure]:
-    made = []
-    for _, same in rows.groupby("structure"):
-        terms = Expression.read(same["expression"].iloc[0]).terms
-        made.append(_Structure(int(same["value"].iloc[0]), len(set(terms)) == 1, same.index.tolist()))
-    return made
+    made: dict[str, _Structure] = {}
+    columns = (rows[column] for column in ("structure", "expression", "value", "operations"))
+    for row, structure, expression, value, operations in zip(rows.index, *columns, strict=True):
+        if structure not in made:
+            terms = Expression.read(expression).terms
+            made[structure] = _Structure(value, operations, len(terms) == 2 and terms[0] == terms[1])
+        made[structure].rows.append(row)
+    return [made[structure] for structure in sorted(made)]
 
 
 def _without_anchors(structures: list[_Structure], rng: random.Random) -> list[_Structure]:
@@ -107,8 +116,19 @@ def _without_anchors(structures: list[_Structure], rng: random.Random) -> list[_
     return rng.sample(free, len(free))
 
 
-def _fill(free: list[_Structure], total: int, rng: random.Random) -> list[_Structure]:
-    """Random structures with exactly `total` rows together, none over half of it; empty when there are none.
+def _fill(free: list[_Structure], sizes: dict[int, int]) -> list[_Structure]:
+    """Random structures with exactly `sizes` rows together, by number of operations; empty when there are none."""
+    filled = []
+    for operations, total in sizes.items():
+        chosen = _fill_one([s for s in free if s.operations == operations], total) if total else []
+        if total and not chosen:
+            return []
+        filled += chosen
+    return filled
+
+
+def _fill_one(free: list[_Structure], total: int) -> list[_Structure]:
+    """Of structures that have equally many operations some with `total` rows together, none over half of it.
 
     Doubles enter in their share, at least one as long as two are left; parts of under 10 rows have none.
     """

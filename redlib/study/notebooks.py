@@ -24,7 +24,6 @@ from traitlets.config import Config
 from redlib import paths
 
 CHAPTERS = ("core", "all")
-KERNEL = Config({"KernelManager": {"transport": "ipc" if os.name == "posix" else "tcp"}})  # ipc: no race for a port
 IMAGES = ("image/png", "image/jpeg")  # base64: no text to scrub
 
 
@@ -143,7 +142,12 @@ def execute(source: Path, given: Mapping[str, Any]) -> NotebookNode:
         target = Path(folder) / source.name
         try:
             papermill.execute_notebook(
-                notebook, target, dict(given), cwd=paths.root(), progress_bar=sys.stderr.isatty(), config=KERNEL
+                notebook,
+                target,
+                dict(given),
+                cwd=paths.root(),
+                progress_bar=sys.stderr.isatty(),
+                config=_kernel(folder),
             )
         except PapermillExecutionError as error:
             reason = f"{error.ename}: {error.evalue}" if error.evalue else error.ename
@@ -153,6 +157,11 @@ def execute(source: Path, given: Mapping[str, Any]) -> NotebookNode:
             partial = scrub(read(target)) if target.is_file() else None
             raise NotebookError(f"{source.stem} failed: its kernel died (killed, or out of memory)", partial) from None
         return scrub(read(target))
+
+
+def _kernel(folder: str) -> Config:
+    """Kernels talk over sockets in a folder of the run's own: no race for a port, and no other run listens."""
+    return Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}} if os.name == "posix" else {})
 
 
 def _head(source: str) -> str:

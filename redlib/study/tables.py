@@ -33,6 +33,6 @@ def committed(profile: Profile, name: str) -> Path:
     file = paths.results(profile.reads) / f"{name}.csv"
     if not file.is_file():
         make = f"python -m redlib run --profile {profile.reads} && python -m redlib publish --profile {profile.reads}"
-        where = file.relative_to(paths.root())
+        where = file.relative_to(paths.root()) if file.is_relative_to(paths.root()) else file
         raise FileNotFoundError(f"the record has no table {name!r} ({where}); `{make}` makes it")
     return file

@@ -1,0 +1,37 @@
+"""What a notebook says about where its numbers come from."""
+
+import pytest
+
+from redlib import config, paths, results, study
+from redlib.results.provenance import known_runs
+
+SMALL = {"task1.rows": 500}
+
+
+def test_it_names_profile_backbone_seeds_and_the_run_of_the_table(own_cache):
+    profile = config.load("smoke", SMALL)
+    facts = study.about(profile, "data_checks").iloc[:, 0]
+    table = study.table(profile, "data_checks")
+    assert facts["profile"] == "smoke"
+    assert "machinery" in facts["evidence"]
+    assert facts["backbone"] == "tiny (random weights)"
+    assert facts["texts"] == "500"
+    assert facts["seeds, recipe chosen"] == "text 2, structure 2, phrasing 1"
+    assert facts["run"].startswith(f"{table['run'].iloc[0]}, commit ")
+
+
+def test_the_record_says_whose_results_it_reads_and_computes_nothing(own_cache, tmp_path, monkeypatch):
+    profile = config.load("smoke", SMALL)
+    table = study.table(profile, "data_checks")
+    runs = known_runs(study.TABLES["data_checks"](profile).folder)
+    monkeypatch.setattr(paths, "results", lambda name: tmp_path / "results" / name)
+    results.save(paths.results("full"), "data_checks", table, runs)
+    made = sorted((own_cache / "stages").rglob("*"))
+    facts = study.about(config.load("record"), "data_checks").iloc[:, 0]
+    assert facts["profile"] == "record (reads the results of full)"
+    assert facts["evidence"] == "yes"
+    assert facts["backbone"] == "tiny (random weights)", "of the run that made the table, not of the profile"
+    assert sorted((own_cache / "stages").rglob("*")) == made
+    (paths.results("full") / "runs.json").unlink()
+    with pytest.raises(LookupError, match="no run"):
+        study.about(config.load("record"), "data_checks")
