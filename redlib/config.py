@@ -121,6 +121,12 @@ _SOURCE = Recipe(
 )
 
 
+def _shorter(recipe: Recipe, **max_epochs: int) -> Recipe:
+    """The recipe with fewer epochs at most, by loop."""
+    loops = {name: getattr(recipe, name).model_copy(update={"max_epochs": n}) for name, n in max_epochs.items()}
+    return recipe.model_copy(update=loops)
+
+
 def _tiny(recipe: Recipe, layer: int) -> Recipe:
     short = {"max_epochs": 2, "lr": 2e-3}
     stages = ("base", "experts", "routers", "controls")
@@ -139,13 +145,9 @@ def _profiles() -> dict[str, Profile]:
                 source_seeds={"text": 1, "structure": 1},
                 curve_rows=(1_000, 4_000),
             ),
-            "probe": Probe(
-                rows=4_000,
-                layers=(0, 2, 4, 6, 8, 12, 20, 28, -1),
-                poolings=("mean", "mean_skip_first", "last"),
-                ranks=(72, 144, 288),
-                seeds=1,
-            ),
+            "probe": Probe(rows=3_000, layers=(0, 2, 4, 6, 8, 12, 20, -1), ranks=(72, 144, 288), seeds=1),
+            "chosen": _shorter(_CHOSEN, experts=24, routers=15, controls=12),
+            "source": _shorter(_SOURCE, base=8, experts=30, routers=8, controls=12),
         }
     )
     smoke = full.model_copy(

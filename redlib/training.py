@@ -132,9 +132,7 @@ class _Run:
         self.trainable = [p for p in module.parameters() if p.requires_grad]
         self.best = [p.detach().clone() for p in self.trainable]
         self.full = [(p, p.detach().clone()) for p in self._frozen()]
-        self.optimiser = torch.optim.AdamW(
-            self.trainable, lr=loop.lr, weight_decay=loop.weight_decay, fused=self.device.type == "cuda"
-        )
+        self.optimiser = torch.optim.AdamW(self.trainable, lr=loop.lr, weight_decay=loop.weight_decay, fused=True)
         self.history: list[dict] = []
 
     def _frozen(self) -> list[Tensor]:

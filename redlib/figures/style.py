@@ -132,7 +132,7 @@ def styled(draw: Callable) -> Callable:
         with _LOCK, matplotlib.rc_context(RC):
             fig = draw(*args, **kwargs)
             for _ in range(2):
-                fig.draw_without_rendering()
+                fig.get_layout_engine().execute(fig)
             fig.set_layout_engine("none")
             return fig
 
