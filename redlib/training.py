@@ -6,6 +6,7 @@ frozen parts, so training one member alone gives the same numbers up to the roun
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,23 +80,43 @@ def pooled_inputs(x: Tensor, groups: Sequence[int] | None = None) -> Callable:
 def fit_members(
     make: Callable[[list[int]], nn.Module], rows: Rows, loop: config.Training
 ) -> tuple[nn.Module, pd.DataFrame]:
-    """`fit` for members with unequal numbers of rows: equals are trained together, then gathered in one module.
+    """`fit` for any number of members of any size, gathered in one module; `make(members)` builds an untrained one.
 
-    `make(members)` builds the untrained module for a list of members; make(all of them) is returned, trained.
+    Members with equally many rows are trained together. On a CPU they are dealt to as many groups as there are
+    threads, each trained by one thread: small products that share nothing need no thread to wait for another.
     """
     everyone = list(range(len(rows.train)))
     sizes = [(len(t), len(v)) for t, v in zip(rows.train, rows.validation, strict=True)]
-    whole, histories = make(everyone), []
-    for size in sorted(set(sizes)):
-        members = [m for m in everyone if sizes[m] == size]
-        part = whole if len(members) == len(everyone) else make(members)
-        histories.append(
-            fit(part, rows.only(members), loop).assign(member=lambda h, ms=members: [ms[m] for m in h.member])
-        )
-        if part is not whole:
-            for full, trained in zip(whole.parameters(), part.parameters(), strict=True):
-                full.data[members] = trained.data
-    return whole.eval(), pd.concat(histories, ignore_index=True)
+    alike = [[m for m in everyone if sizes[m] == size] for size in sorted(set(sizes))]
+    threads = torch.get_num_threads() if device().type == "cpu" else 1
+    groups = [group for members in alike for group in (members[i::threads] for i in range(threads)) if group]
+    parts = [make(members) for members in groups]
+    histories = _side_by_side(
+        [
+            lambda part=part, members=members: fit(part, rows.only(members), loop)
+            for part, members in zip(parts, groups, strict=True)
+        ]
+    )
+    whole = make(everyone)
+    for part, members in zip(parts, groups, strict=True):
+        for full, trained in zip(whole.parameters(), part.parameters(), strict=True):
+            full.data[members] = trained.data
+    named = [h.assign(member=[members[m] for m in h["member"]]) for h, members in zip(histories, groups, strict=True)]
+    history = pd.concat(named, ignore_index=True)
+    return whole.eval(), history.sort_values(["member", "epoch"], ignore_index=True)
+
+
+def _side_by_side(jobs: list[Callable[[], pd.DataFrame]]) -> list[pd.DataFrame]:
+    """Results of the jobs, in order; several at a time have one thread each."""
+    threads = torch.get_num_threads()
+    if len(jobs) == 1 or threads == 1 or device().type != "cpu":
+        return [job() for job in jobs]
+    torch.set_num_threads(1)  # also for MKL, whose setting is shared by all threads
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(lambda job: job(), jobs))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def fit(module: nn.Module, rows: Rows, loop: config.Training) -> pd.DataFrame:

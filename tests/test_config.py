@@ -51,9 +51,9 @@ def test_an_override_of_a_mapping_and_of_a_tuple():
 
 
 def test_overrides_leave_the_profile_itself_alone():
+    before = config.PROFILES["smoke"].model_dump()
     config.load("smoke", {"task1.seeds.text": 9, "task1.rows": 5})
-    assert config.PROFILES["smoke"].task1.seeds["text"] == 2
-    assert config.PROFILES["smoke"].task1.rows == 1_000
+    assert config.PROFILES["smoke"].model_dump() == before
 
 
 @pytest.mark.parametrize(

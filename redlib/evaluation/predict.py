@@ -21,7 +21,8 @@ def predict(
     """What the method says of N rows: features (N, d), or states (N, T, d) and mask; ranges (N,) only an oracle reads.
 
     Columns: predicted_value, predicted_range (largest sum of value probabilities), confidence (largest value
-    probability), router_range (largest weight; -1 without a router), alpha_1..alpha_K (NaN without a router).
+    probability), router_range (largest weight; -1 without a router or with equal weights), alpha_1..alpha_K
+    (NaN without a router).
     """
     truth = None if ranges is None else torch.tensor(list(ranges), dtype=torch.long)
     outputs = []
@@ -42,5 +43,6 @@ def predict(
     alpha = np.full((len(frame), labels.K), np.nan, np.float32)
     if outputs[0].alpha is not None:
         alpha = torch.cat([output.alpha for output in outputs]).numpy()
-        frame["router_range"] = alpha.argmax(-1)
+        if method.options.get("weights") != "uniform":  # equal weights have no first choice
+            frame["router_range"] = alpha.argmax(-1)
     return frame.join(pd.DataFrame(alpha, columns=[f"alpha_{k + 1}" for k in range(labels.K)]))

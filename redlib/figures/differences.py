@@ -32,7 +32,7 @@ def draw_differences(
     order = first.sort_values("value", ascending=False, kind="stable")["method"].tolist()
     about = style.subtitle(rows, profile, backbone, f"paired, {INTERVALS}")
     name = look(reference).label
-    title = f"{name} minus every other method on the same texts"
+    title = f"{name} minus the other methods on the same texts"
     fig, axes = style.canvas((10.5, 0.34 * len(order) + 2.3), title, about, note, 1, 2, sharey=True)
     for ax, metric in zip(axes[0], metrics, strict=True):
         ax.axvline(0, color=style.INK, linewidth=0.8)
