@@ -92,6 +92,11 @@ class Profile(Config):
     source: Recipe
     bootstrap: int = Field(1_000, gt=0, description="resamples behind an interval")
 
+    @property
+    def measured(self) -> str:
+        """The profile whose numbers are shown: for `record`, the one that it reads."""
+        return self.reads or self.name
+
     def recipe(self, name: str) -> Recipe:
         """The recipe called `chosen` or `source`; ValueError for another name."""
         if name not in ("chosen", "source"):

@@ -191,8 +191,9 @@ def draw_router_reliability(
                 style.points(ax, at, mine["value"], mine["low"], mine["high"], look(method))
             for x, place in enumerate(places):
                 n = here[here[column] == place].set_index("method")["n"].reindex(methods)
-                counts = " / ".join("none" if pd.isna(rows) else f"{rows:,.0f}" for rows in n)
-                ax.text(x, 1.12, f"n = {counts}", size=7.5, ha="center", va="center")
+                counts = ["none" if pd.isna(rows) else f"{rows:,.0f}" for rows in n]
+                said = "n = " + (counts[0] if len(set(counts)) == 1 else " / ".join(counts))
+                ax.text(x, 1.12, said, size=7.5, ha="center", va="center")
             ax.set_xticks(range(len(places)), [p.replace("route=", "route ") for p in places])
             ax.set_xlim(-0.5, len(places) - 0.5)
             ax.set_ylim(-0.05, 1.2)
