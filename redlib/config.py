@@ -148,11 +148,11 @@ def _profiles() -> dict[str, Profile]:
                 rows=16_000,
                 seeds={"text": 3, "structure": 3, "phrasing": 1},
                 source_seeds={"text": 1, "structure": 1},
-                curve_rows=(1_000, 4_000),
+                curve_rows=(4_000,),
             ),
             "probe": Probe(rows=3_000, layers=(0, 2, 4, 6, 8, 12, 20, -1), ranks=(72, 144, 288), seeds=1),
             "chosen": _shorter(_CHOSEN, experts=24, routers=15, controls=12),
-            "source": _shorter(_SOURCE, base=8, experts=30, routers=8, controls=12),
+            "source": _shorter(_SOURCE, base=6, experts=30, routers=8, controls=12),
         }
     )
     smoke = full.model_copy(

@@ -29,7 +29,7 @@ def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> 
         raise ValueError(f"profile {name!r} cannot be published: " + "; ".join(found))
     of_record = name in ("record", config.PROFILES["record"].reads)
     tables = paths.results(runner.profile.reads) if runner.profile.reads else runner.out / "results"
-    readme = _readme(results.read(tables / "task1.csv")) if of_record else ""
+    readme = _readme(results.read(tables / "task1.csv"), known_runs(tables)) if of_record else ""
     if not runner.profile.reads:
         _replace(sorted(tables.glob("[!.]*.csv")), paths.results(name), say)
         _provenance(tables, paths.results(name))
@@ -93,14 +93,17 @@ def _replace(files: list[Path], folder: Path, say: Say) -> None:
     say(f"{len(names)} files in {folder.relative_to(paths.root())}")
 
 
-def _readme(task1: pd.DataFrame) -> str:
+def _readme(task1: pd.DataFrame, runs: dict[str, dict]) -> str:
     """The README with the headline table between its markers."""
     text, of_record = (paths.root() / "README.md").read_text(encoding="utf-8"), config.PROFILES["record"].reads
     if text.count(START) != 1 or text.count(END) != 1:
         raise ValueError(f"README.md needs the markers {START} and {END} once each")
     before, rest = text.split(START)
     where = f"from `data/results/{of_record}/task1.csv`"
-    note = f"Profile `{of_record}`, test rows, mean over seeds with 95 % intervals, {where}."
+    made = [runs.get(run, {}) for run in task1["run"].unique()]
+    machines = {about[part] for about in made for part in ("cpu", "gpu") if about.get(part, "none") != "none"}
+    computed = f" Computed on {', '.join(sorted(machines))} (`runs.json` beside it)." if machines else ""
+    note = f"Profile `{of_record}`, test rows, mean over seeds with 95 % intervals, {where}.{computed}"
     return f"{before}{START}\n{markdown(headline(task1))}\n\n{note}\n{END}{rest.split(END)[1]}"
 
 
