@@ -66,6 +66,7 @@ class Task1(Config):
     edges: tuple[int, ...] = Field((20, 40, 60, 80), description="last value of every range but the last")
     seeds: dict[Split, int] = Field({"text": 5, "structure": 5, "phrasing": 2}, description="seeds of recipe chosen")
     source_seeds: dict[Split, int] = Field({"text": 2, "structure": 2}, description="seeds of recipe source")
+    curve_seeds: int = Field(3, gt=0, description="seeds of learning curves, at most those of the split")
     curve_rows: tuple[int, ...] = Field((1_000, 4_000, 16_000), description="training rows of learning curves")
 
 
@@ -148,6 +149,7 @@ def _profiles() -> dict[str, Profile]:
                 rows=16_000,
                 seeds={"text": 3, "structure": 3, "phrasing": 1},
                 source_seeds={"text": 1, "structure": 1},
+                curve_seeds=1,
                 curve_rows=(4_000,),
             ),
             "probe": Probe(rows=3_000, layers=(0, 2, 4, 6, 8, 12, 20, -1), ranks=(72, 144, 288), seeds=1),

@@ -121,7 +121,9 @@ def learning_tables(profile: Profile) -> Stage:
     sizes = [*(n for n in t.curve_rows if n < t.rows * 8 // 10), "pairs_balanced", "pairs", None]
     splits = [split for split in ("text", "structure") if t.seeds.get(split)]
     settings = [
-        task1.setting(profile, "chosen", split, subset=size, methods=CURVE_METHODS, seeds=min(3, t.seeds[split]))
+        task1.setting(
+            profile, "chosen", split, subset=size, methods=CURVE_METHODS, seeds=min(t.curve_seeds, t.seeds[split])
+        )
         if size
         else task1.setting(profile, "chosen", split)
         for split in splits
