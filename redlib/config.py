@@ -55,19 +55,38 @@ class BackboneConfig(Config):
     top_layers: int = Field(2, ge=0, description="layers above the freeze boundary")
 
 
-class Task1(Config):
-    """Single-step addition (the source, 4.1 and 4.2.2)."""
+class Domain(Config):
+    """What a task's texts are drawn from and what its answers are."""
 
-    rows: int = Field(80_000, gt=0)
     pool_seed: int = 0
     operands: tuple[int, int] = (2, 50)
     lo: int = 2
     hi: int = 100
     edges: tuple[int, ...] = Field((20, 40, 60, 80), description="last value of every range but the last")
+
+
+class Task1(Domain):
+    """Single-step addition (the source, 4.1 and 4.2.2)."""
+
+    rows: int = Field(80_000, gt=0)
     seeds: dict[Split, int] = Field({"text": 5, "structure": 5, "phrasing": 2}, description="seeds of recipe chosen")
     source_seeds: dict[Split, int] = Field({"text": 2, "structure": 2}, description="seeds of recipe source")
     curve_seeds: int = Field(3, gt=0, description="seeds of learning curves, at most those of the split")
     curve_rows: tuple[int, ...] = Field((1_000, 4_000, 16_000), description="training rows of learning curves")
+
+
+class Definition(Config):
+    """How much is trained under one definition of "two, three and four steps"."""
+
+    rows: int = Field(80_000, gt=0)
+    seeds: dict[Split, int] = Field({}, description="seeds of recipe chosen")
+    source_seeds: dict[Split, int] = Field({}, description="seeds of recipe source")
+
+
+class Task2(Domain):
+    """Chains of additions and subtractions (the source, 4.1 and 4.2.3); `definitions` by the name of the steps."""
+
+    definitions: dict[str, Definition]
 
 
 class Probe(Config):
@@ -82,12 +101,22 @@ class Probe(Config):
     training: Training = Training(lr=2e-3, weight_decay=0.3, batch=128, max_epochs=20, patience=20, monitor="accuracy")
 
 
+_TASK2 = Task2(
+    definitions={
+        "operations": Definition(seeds={"text": 5, "structure": 5}, source_seeds={"text": 1, "structure": 1}),
+        "single_heavy": Definition(seeds={"text": 3}, source_seeds={"text": 1}),
+        "operands": Definition(rows=16_000, seeds={"text": 1, "structure": 1}),
+    }
+)
+
+
 class Profile(Config):
     name: str
     evidence: bool = Field(True, description="False: machinery only, never a result")
     reads: str | None = Field(None, description="set for `record`: the profile whose committed results are read")
     backbone: BackboneConfig = BackboneConfig()
     task1: Task1 = Task1()
+    task2: Task2 = _TASK2
     probe: Probe = Probe()
     chosen: Recipe
     source: Recipe
@@ -152,6 +181,7 @@ def _profiles() -> dict[str, Profile]:
                 curve_seeds=1,
                 curve_rows=(4_000,),
             ),
+            "task2": Task2(definitions={"operations": Definition(rows=16_000, seeds={"text": 3, "structure": 3})}),
             "probe": Probe(rows=3_000, layers=(0, 2, 4, 6, 8, 12, 20, -1), ranks=(72, 144, 288), seeds=1),
             "chosen": _shorter(_CHOSEN, experts=24, routers=15, controls=12),
             "source": _shorter(_SOURCE, base=6, experts=30, routers=8, controls=12),
@@ -167,6 +197,12 @@ def _profiles() -> dict[str, Profile]:
                 seeds={"text": 2, "structure": 2, "phrasing": 1},
                 source_seeds={"text": 1, "structure": 1},
                 curve_rows=(200,),
+            ),
+            "task2": Task2(
+                definitions={
+                    "operations": Definition(rows=500, seeds={"text": 2, "structure": 2}, source_seeds={"text": 1}),
+                    "single_heavy": Definition(rows=500, seeds={"text": 1}),
+                }
             ),
             "probe": Probe(
                 rows=250,

@@ -37,9 +37,9 @@ def _facts(expression: Expression, operands: tuple[int, int], labels: LabelSpace
     return {
         "plus": plus,
         "signs": signs,
-        "addition_only": plus == signs,
-        "subtraction_only": plus == 0,
-        "mixed": 0 < plus < signs,
+        "addition_only": expression.pattern == "addition",
+        "subtraction_only": expression.pattern == "subtraction",
+        "mixed": expression.pattern == "mixed",
         "partials_outside_operands": any(not operands[0] <= partial <= operands[1] for partial in partials),
         "partials_outside_values": any(not labels.lo <= partial <= labels.hi for partial in partials),
     }

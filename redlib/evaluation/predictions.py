@@ -56,13 +56,17 @@ class Method:
 
 @dataclass(frozen=True)
 class Block:
-    """The N items of one split, recipe and part over all seeds, and each method's predictions on them."""
+    """The N items of one split, recipe and part over all seeds, and each method's predictions on them.
+
+    kinds: masks (N,) of items by number of operations ("ops=2") and operators ("pattern=mixed"), where a frame says so.
+    """
 
     seeds: np.ndarray
     rows: np.ndarray
     structures: np.ndarray
     value: np.ndarray
     range: np.ndarray
+    kinds: dict[str, np.ndarray]
     methods: dict[str, Method]
 
 
@@ -102,8 +106,18 @@ def align(block: pd.DataFrame) -> Block:
         structures=column["structure"][first].astype(str),
         value=column["value"][first].astype(int),
         range=column["range"][first].astype(int),
+        kinds=_kinds(block, first),
         methods=methods,
     )
+
+
+def _kinds(block: pd.DataFrame, first: np.ndarray) -> dict[str, np.ndarray]:
+    kinds = {}
+    for name, prefix in (("operations", "ops"), ("pattern", "pattern")):
+        if name in block:
+            of_item = np.asarray(block[name])[first]
+            kinds |= {f"{prefix}={kind}": of_item == kind for kind in np.unique(of_item)}
+    return kinds
 
 
 def variant(definition: str, recipe: str) -> str:

@@ -24,7 +24,9 @@ def evaluate(
 ) -> pd.DataFrame:
     """Tidy rows (COLUMNS) of a frame of predictions over a LabelSpace `space`.
 
-    Metrics, for groups all and R1..RK: value_accuracy, range_accuracy, macro_f1 (labels present in the truth),
+    Groups: all, R1..RK, and where the frame has columns `operations` and `pattern` also ops=<number>,
+    pattern=<operators> and pattern=boundary (values on either side of a range's edge).
+    Metrics, for all groups: value_accuracy, range_accuracy, macro_f1 (labels present in the truth),
     macro_f1_C and its macro_f1_C_ceiling; group all only: range_macro_f1. Methods with a router: router_accuracy,
     router_macro_f1, and both accuracies in the groups route=right and route=wrong.
     Compared with `reference`, seed `all` only: <metric>_below_red is the reference's number minus this method's on the
@@ -58,6 +60,10 @@ def _resampler(block: Block, names, resamples: int, seed: int) -> Resampler:
 def _statistics(block: Block, resampler: Resampler, space) -> Statistics:
     groups = {"all": np.ones(len(block.rows), bool)}
     groups |= {name: block.range == k for k, name in enumerate(space.names)}
+    if block.kinds:
+        edges = [last for _, last in space.bounds[:-1]]
+        boundary = np.isin(block.value, edges) | np.isin(block.value - 1, edges)
+        groups |= {**block.kinds, "pattern=boundary": boundary}
     out: Statistics = {}
     for name, method in block.methods.items():
         for (group, metric), statistic in _accuracies(block, method, groups, resampler).items():

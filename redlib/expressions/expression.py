@@ -52,6 +52,12 @@ class Expression:
         return "".join(f"{sign}{term}" for sign, term in signed)
 
     @property
+    def pattern(self) -> str:
+        """Which operators occur: "addition", "subtraction" or "mixed"."""
+        kinds = {"+": "addition", "-": "subtraction"}
+        return kinds[self.operators[0]] if len(set(self.operators)) == 1 else "mixed"
+
+    @property
     def text(self) -> str:
         """The canonical form, e.g. "12 + 27 - 3"."""
         rest = (f" {operator} {term}" for operator, term in zip(self.operators, self.terms[1:], strict=True))

@@ -16,6 +16,7 @@ from redlib.models.methods import (
     assemble,
     count,
     mix,
+    needs,
     range_probabilities,
 )
 from redlib.models.parts import (
@@ -55,6 +56,7 @@ __all__ = [
     "assemble",
     "count",
     "mix",
+    "needs",
     "range_probabilities",
     "stack",
     "take",

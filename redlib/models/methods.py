@@ -4,7 +4,7 @@ x is what the base reads: pooled features (B, d), or token states (B, T, d) and 
 tokens, d hidden size, K experts, C value classes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ class Method(nn.Module):
 class GlobalHead(Method):
     """One head on h, no modules (the source, 4.3.1). `head` names it: the base's classifier, or a control's."""
 
-    def __init__(self, labels: LabelSpace, parts: dict[str, nn.Module], head: str = "classifier"):
+    def __init__(self, labels: LabelSpace, parts: dict[str, nn.Module], head: str):
         self.needs = (head,)
         super().__init__(labels, parts, head=head)
 
@@ -157,7 +157,7 @@ def mix(alpha: Tensor, outputs: Tensor) -> Tensor:
 
 
 METHODS: dict[str, tuple[Callable[..., Method], dict[str, Any]]] = {
-    "global_head": (GlobalHead, {}),
+    "global_head": (GlobalHead, {"head": "classifier"}),
     "oracle_experts": (OracleExperts, {}),
     "uniform_average": (UniformAverage, {}),
     "softmax_moe": (SoftmaxMoE, {}),
@@ -171,6 +171,12 @@ METHODS: dict[str, tuple[Callable[..., Method], dict[str, Any]]] = {
     "mlp_full_data": (GlobalHead, {"head": "mlp_full"}),
     "fourier_full_data": (GlobalHead, {"head": "fourier_full"}),
 }
+
+
+def needs(names: Iterable[str]) -> set[str]:
+    """The trained parts that the methods with these names are built from, the base aside."""
+    kinds = [METHODS[name] for name in names]
+    return {part for make, options in kinds for part in make.needs or (options["head"],)}
 
 
 def assemble(name: str, labels: LabelSpace, parts: dict[str, nn.Module]) -> Method:

@@ -13,16 +13,21 @@ from redlib.models import LabelSpace
 from redlib.study.stage import Stage
 
 
-def pool_stage(task: str, rows: int, seed: int, operands: tuple[int, int], labels: LabelSpace) -> Stage:
-    """The one pool of texts of a task (the source, 4.2)."""
+def pool_stage(
+    task: str, rows: int, seed: int, operands: tuple[int, int], labels: LabelSpace, steps: str | None = None
+) -> Stage:
+    """The one pool of texts of a task, of Task 2 under one definition of its steps (the source, 4.2)."""
     config = {"task": task, "rows": rows, "seed": seed, "operands": list(operands), "labels": asdict(labels)}
+    config |= {"steps": steps} if steps else {}
     return Stage("pool", 1, config, _make_pool, seconds=2 + rows * 1e-4, bytes=rows * 60)
 
 
 def _make_pool(stage: Stage, out: Path) -> None:
     c = stage.config
     labels = LabelSpace(**c["labels"])
-    pool = datasets.build(c["task"], c["rows"], c["seed"], operands=tuple(c["operands"]), labels=labels)
+    pool = datasets.build(
+        c["task"], c["rows"], c["seed"], operands=tuple(c["operands"]), labels=labels, steps=c.get("steps")
+    )
     datasets.save(pool, out / "pool.parquet")
 
 

@@ -3,13 +3,16 @@
 base -> experts -> routers, and controls beside them; each part is trained with everything before it frozen.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas as pd
 
 from redlib import evaluation, models, modules
 from redlib.config import PARTS
+from redlib.expressions import Expression
 from redlib.study import parts
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
@@ -53,56 +56,60 @@ def _base_config(s: Setting) -> dict:
 
 def experts_stage(s: Setting) -> Stage:
     """K residual experts and K full-rank heads a seed, each on the rows of its own range."""
-    config = s.recipe.model_dump(include={"rank", "experts"})
-    seconds = s.seeds * s.pool.config["rows"] * 0.002
-    return Stage(
-        f"experts ({s.name})",
-        1,
-        config,
-        lambda stage, out: parts.make_experts(s, stage, out),
-        {**_inputs(s), "base": base_stage(s)},
-        seconds + 2,
-    )
+    kinds = s.needs("experts", "heads")
+    return _part_stage(s, "experts", kinds, ("rank", "experts"), parts.make_experts)
 
 
 def routers_stage(s: Setting) -> Stage:
     """The range router of RED and the answer-trained gates of the mixture, experts frozen."""
-    config = s.recipe.model_dump(include={"router_hidden", "routers"})
-    seconds = s.seeds * s.pool.config["rows"] * 0.002
-    return Stage(
-        f"routers ({s.name})",
-        1,
-        config,
-        lambda stage, out: parts.make_routers(s, stage, out),
-        {**_inputs(s), "base": base_stage(s), "experts": experts_stage(s)},
-        seconds + 2,
+    gates = ["gate", "gate_linear"] if s.needs("gate") else []
+    experts = {"experts": experts_stage(s)} if gates else {}
+    return _part_stage(
+        s, "routers", s.needs("router") + gates, ("router_hidden", "routers"), parts.make_routers, experts
     )
 
 
 def controls_stage(s: Setting) -> Stage:
     """Plain networks on the same features and all training rows: linear, and an MLP with RED's parameter count."""
-    config = s.recipe.model_dump(include={"rank", "router_hidden", "controls"})
-    seconds = s.seeds * s.pool.config["rows"] * 0.002
+    kinds = s.needs("linear_full", "mlp_full", "fourier_full")
+    return _part_stage(s, "controls", kinds, ("rank", "router_hidden", "controls"), parts.make_controls)
+
+
+def _part_stage(
+    s: Setting,
+    name: str,
+    kinds: list[str],
+    fields: tuple[str, ...],
+    make: Callable[[Setting, Stage, list[str], Path], None],
+    extra: Mapping[str, Stage] = MappingProxyType({}),
+) -> Stage:
+    """A stage that trains the parts `kinds` on the frozen base; `fields` of the recipe are what it reads."""
     return Stage(
-        f"controls ({s.name})",
-        1,
-        config,
-        lambda stage, out: parts.make_controls(s, stage, out),
-        {**_inputs(s), "base": base_stage(s)},
-        seconds + 2,
+        f"{name} ({s.name})",
+        2,
+        {**s.recipe.model_dump(include=set(fields)), "kinds": kinds},
+        lambda stage, out: make(s, stage, kinds, out),
+        {**_inputs(s), "base": base_stage(s), **extra},
+        2 + s.seeds * s.pool.config["rows"] * 0.002,
     )
+
+
+def part_stages(s: Setting) -> dict[str, Stage]:
+    """The stages that train what the setting's methods are built from: base, and of experts, routers and controls
+    those that are needed."""
+    made = {"base": base_stage(s), "experts": experts_stage(s), "routers": routers_stage(s)}
+    made["controls"] = controls_stage(s)
+    return {name: stage for name, stage in made.items() if name == "base" or stage.config["kinds"]}
 
 
 def predictions_stage(s: Setting) -> Stage:
     """The long frame of predictions: test and validation rows of every method, training rows of the routed ones."""
-    stages = {"base": base_stage(s), "experts": experts_stage(s), "routers": routers_stage(s)}
-    stages["controls"] = controls_stage(s)
     return Stage(
         f"predictions ({s.name})",
         1,
         {"methods": list(s.methods)},
         lambda stage, out: _make_predictions(s, stage, out),
-        {**_inputs(s), **stages},
+        {**_inputs(s), **part_stages(s)},
         s.seeds * s.pool.config["rows"] * 1e-4 + 2,
         s.seeds * s.pool.config["rows"] * 200,
     )
@@ -130,17 +137,21 @@ def _make_predictions(s: Setting, stage: Stage, out: Path) -> None:
 
 
 def _predict(data: Data, method: models.Method, part: str, name: str, seed: int) -> pd.DataFrame:
-    rows = data.rows[part][seed]
+    s, rows = data.setting, data.rows[part][seed]
     x = data.x[rows] if data.x.dim() == 2 else data.x[seed, rows]
     items = data.pool.iloc[rows][["row", "structure", "value", "range"]].reset_index(drop=True)
+    if s.task != "task1":
+        chains = data.pool.iloc[rows].reset_index(drop=True)
+        patterns = [Expression.read(text).pattern for text in chains["expression"]]
+        items = items.assign(operations=chains["operations"], pattern=patterns)
     about = {
-        "split": data.setting.split,
+        "split": s.split,
         "part": part,
-        "recipe": data.setting.recipe.name,
+        "recipe": s.recipe.name,
         "method": name,
         "seed": seed,
     }
-    said = evaluation.predict(method, x.cpu(), data.setting.labels, items["range"].to_numpy())
+    said = evaluation.predict(method, x.cpu(), s.labels, items["range"].to_numpy())
     return pd.concat([items.assign(**about), said], axis=1)
 
 
@@ -148,8 +159,8 @@ def load_parts(s: Setting, seed: int, backbone=None) -> dict:
     """Every trained part of a seed, computed if missing. With a backbone, a tuned base reads its token states;
     without one the parts of recipe `source` read the h that the base stage stored."""
     trained: dict = {}
-    stages = {"base": base_stage(s), "experts": experts_stage(s), "routers": routers_stage(s)}
-    for name, stage in (stages | {"controls": controls_stage(s)}).items():
+    stages = part_stages(s)
+    for name, stage in stages.items():
         trained |= modules.load(stage.run() / f"{name}-{seed}.safetensors", backbone)[0]
     if s.recipe.tuned_layers and backbone is not None:
         trained |= modules.load(stages["base"].run() / f"tokens-{seed}.safetensors", backbone)[0]
@@ -158,9 +169,7 @@ def load_parts(s: Setting, seed: int, backbone=None) -> dict:
 
 def history(s: Setting) -> pd.DataFrame:
     """Training histories of all parts of a setting, with a column `stage`."""
-    stages = {"base": base_stage(s), "experts": experts_stage(s), "routers": routers_stage(s)}
-    stages["controls"] = controls_stage(s)
-    frames = [pd.read_csv(stage.run() / "history.csv").assign(stage=name) for name, stage in stages.items()]
+    frames = [pd.read_csv(stage.run() / "history.csv").assign(stage=name) for name, stage in part_stages(s).items()]
     return pd.concat(frames, ignore_index=True)
 
 

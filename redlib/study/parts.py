@@ -122,8 +122,8 @@ def _hidden(base: TokenBase, states: TokenStates, rows: int, chunk: int = 256) -
     return np.concatenate(parts)[np.argsort(order, kind="stable")]
 
 
-def make_experts(s: Setting, stage: Stage, out: Path) -> None:
-    """K residual experts and K full-rank heads a seed, each on the rows of its own range."""
+def make_experts(s: Setting, stage: Stage, kinds: list[str], out: Path) -> None:
+    """Residual experts and full-rank heads (or one of the two `kinds`), K a seed, each on the rows of its own range."""
     data = Data(s, stage.inputs["base"].folder)
     owner = [seed for seed in range(s.seeds) for _ in range(s.labels.K)]
     of_range = [
@@ -132,7 +132,7 @@ def make_experts(s: Setting, stage: Stage, out: Path) -> None:
     ]
     base, classifier = _shared(s, stage)
     trained, histories = {}, []
-    for name in ("experts", "heads"):
+    for name in kinds:
         rows = data.training_rows(name, data.value, *of_range, owner)
 
         def make(members: list[int], name: str = name, rows: training.Rows = rows) -> nn.Module:
@@ -151,31 +151,29 @@ def make_experts(s: Setting, stage: Stage, out: Path) -> None:
     pd.concat(histories).to_csv(out / "history.csv", index=False)
 
 
-def make_routers(s: Setting, stage: Stage, out: Path) -> None:
+def make_routers(s: Setting, stage: Stage, kinds: list[str], out: Path) -> None:
     """RED's router on the range; the mixture's gates (2-layer and linear) on the answer, its heads frozen."""
     data = Data(s, stage.inputs["base"].folder)
-    folder = stage.inputs["experts"].folder
+    hidden, K = s.recipe.router_hidden, s.labels.K
+    heads = _merged_heads(s, data, stage.inputs["experts"].folder) if "gate" in kinds else None
+    banks = {
+        "router": (data.range, lambda seeds, _: MLPBank(seeds, data.d, hidden, K)),
+        "gate": (data.value, lambda seeds, m: GatedHeads(MLPBank(seeds, data.d, hidden, K), take(heads, m), K)),
+        "gate_linear": (data.value, lambda seeds, m: GatedHeads(MLPBank(seeds, data.d, 0, K), take(heads, m), K)),
+    }
+    _train_banks(s, data, stage, out, "routers", {kind: banks[kind] for kind in kinds}, s.recipe.routers)
+
+
+def _merged_heads(s: Setting, data: Data, folder: Path) -> LinearBank:
+    """The K trained heads of every seed as one product: weights (seeds, d, K*C)."""
     heads = [modules.load(folder / f"experts-{seed}.safetensors")[0]["heads"] for seed in range(s.seeds)]
     merged = LinearBank([0] * s.seeds, data.d, s.labels.K * s.labels.C)
     merged.weight.data = torch.stack([bank.weight.permute(1, 0, 2).flatten(1) for bank in heads])
     merged.bias.data = torch.stack([bank.bias.permute(1, 0, 2).flatten(1) for bank in heads])
-    hidden, K = s.recipe.router_hidden, s.labels.K
-    _train_banks(
-        s,
-        data,
-        stage,
-        out,
-        "routers",
-        {
-            "router": (data.range, lambda seeds, _: MLPBank(seeds, data.d, hidden, K)),
-            "gate": (data.value, lambda seeds, m: GatedHeads(MLPBank(seeds, data.d, hidden, K), take(merged, m), K)),
-            "gate_linear": (data.value, lambda seeds, m: GatedHeads(MLPBank(seeds, data.d, 0, K), take(merged, m), K)),
-        },
-        s.recipe.routers,
-    )
+    return merged
 
 
-def make_controls(s: Setting, stage: Stage, out: Path) -> None:
+def make_controls(s: Setting, stage: Stage, kinds: list[str], out: Path) -> None:
     """All training rows, same features: a linear head, and two networks with as many parameters as RED, one with a
     linear readout and one with a Fourier readout."""
     data, r, C = Data(s, stage.inputs["base"].folder), s.recipe, s.labels.C
@@ -183,19 +181,12 @@ def make_controls(s: Setting, stage: Stage, out: Path) -> None:
     budget = models.count(*like_red) + (data.d + 1) * C
     width = round(budget / (data.d + 1 + C))
     fourier = round(budget / (data.d + 1 + 2 * len(models.PERIODS)))
-    _train_banks(
-        s,
-        data,
-        stage,
-        out,
-        "controls",
-        {
-            "linear_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, 0, C)),
-            "mlp_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, width, C)),
-            "fourier_full": (data.value, lambda seeds, _: FourierBank(seeds, data.d, fourier, s.labels)),
-        },
-        r.controls,
-    )
+    banks = {
+        "linear_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, 0, C)),
+        "mlp_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, width, C)),
+        "fourier_full": (data.value, lambda seeds, _: FourierBank(seeds, data.d, fourier, s.labels)),
+    }
+    _train_banks(s, data, stage, out, "controls", {kind: banks[kind] for kind in kinds}, r.controls)
 
 
 def _train_banks(

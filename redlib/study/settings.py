@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 
 from redlib import datasets, features, models, paths, training
-from redlib.config import PARTS, Recipe
+from redlib.config import PARTS, Profile, Recipe
 from redlib.models import LabelSpace
-from redlib.study.data import feature_set, read_pool
+from redlib.study.data import feature_set, features_stage, read_pool
 from redlib.study.stage import Stage
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One split of one pool under one recipe. `subset`: how many training rows, or `pairs` / `pairs_balanced`."""
+    """One split of one pool under one recipe. `definition`: what Task 2 calls steps; `subset`: how many training rows,
+    or `pairs` / `pairs_balanced`."""
 
     task: str
     recipe: Recipe
@@ -27,6 +28,7 @@ class Setting:
     labels: LabelSpace
     pool: Stage
     features: Stage
+    definition: str = ""
     subset: int | str | None = None
     methods: tuple[str, ...] = tuple(models.METHODS)
 
@@ -37,6 +39,7 @@ class Setting:
             "weights_id": about["weights_id"],
             "backbone": about["backbone"]["name"],
             "task": self.task,
+            "definition": self.definition,
             "recipe": self.recipe.name,
             "layer": self.recipe.layer,
             "pooling": self.recipe.pooling,
@@ -48,10 +51,28 @@ class Setting:
             "versions": about["versions"],
         }
 
+    def needs(self, *parts: str) -> list[str]:
+        """Those of the parts that the setting's methods are built from."""
+        needed = models.needs(self.methods)
+        return [part for part in parts if part in needed]
+
     @property
     def name(self) -> str:
         size = "" if self.subset is None else f"/rows={self.subset}"
-        return f"{self.recipe.name}{size}, {self.split}"
+        definition = f"{self.definition}/" if self.definition else ""
+        return f"{definition}{self.recipe.name}{size}, {self.split}"
+
+
+def compose(profile: Profile, texts: Stage, recipe: str, split: str, **fields) -> Setting:
+    """A setting over the texts of a pool stage; `fields` are the setting's own, or replace fields of the recipe."""
+    r = profile.recipe(recipe)
+    changes = {name: fields.pop(name) for name in list(fields) if name in type(r).model_fields}
+    r = r.model_copy(update=changes)
+    points = () if r.tuned_layers else (features.Point(r.layer, r.pooling),)
+    states = -1 - r.tuned_layers if r.tuned_layers else None  # counted from the final state
+    given = {name: value for name, value in fields.items() if value is not None}
+    made = features_stage(texts, profile.backbone, points, states)
+    return Setting(recipe=r, split=split, pool=texts, features=made, **given)
 
 
 class Data:

@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from redlib import datasets, evaluation, probes, results
+from redlib import datasets, evaluation, probes
 from redlib.config import Profile
 from redlib.features import Point
 from redlib.study import methods, task1
-from redlib.study.data import feature_set, features_stage, open_backbone, read_pool
+from redlib.study.data import feature_set, features_stage, read_pool
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
+from redlib.study.writing import fill, save
 
 CURVE_METHODS = ("red", "global_head", "softmax_moe", "global_head_full_data", "mlp_full_data", "fourier_full_data")
 MAPPED = ("red", "global_head", "mlp_full_data", "fourier_full_data")
@@ -26,7 +27,7 @@ def data_tables(profile: Profile) -> Stage:
         pool = read_pool(stage.inputs["pool"].folder)
         parts = {split: datasets.split(pool, split, 0) for split in splits}
         checks = datasets.report(pool, parts, task1.labels(profile))
-        save(profile, stage, out, {"data_checks": _tidy(checks, variant="pool", method="data", seed="0")})
+        save(profile, stage, out, {"data_checks": fill(checks, variant="pool", method="data", seed="0")})
 
     return Stage("data tables", 1, {"splits": splits}, make, {"pool": task1.pool(profile)}, seconds=5)
 
@@ -73,7 +74,7 @@ def _depths(profile: Profile, stage: Stage, points: list[Point]) -> pd.DataFrame
     )
     rows = pd.concat([frame, whole.assign(seed="all")]).rename(columns={"probe": "method"})
     about = {"variant": "depth", "split": "structure", "part": "validation", "group": "all"}
-    return _tidy(rows.drop(columns=["target", "correct"]), **about)
+    return fill(rows.drop(columns=["target", "correct"]), **about)
 
 
 def _ranks(profile: Profile, stage: Stage, settings: list[Setting]) -> pd.DataFrame:
@@ -152,21 +153,6 @@ def _learning(profile: Profile, stage: Stage, settings: list[Setting]) -> pd.Dat
         kind = s.subset if isinstance(s.subset, str) else "rows"
         frames.append(tidy.assign(variant=f"chosen/{kind}", rows=size))
     return pd.concat(frames)
-
-
-def _tidy(frame: pd.DataFrame, **about: str) -> pd.DataFrame:
-    """Fill the columns of a result table that a frame lacks."""
-    empty = {"task": "task1", "n": pd.NA, "low": np.nan, "high": np.nan}
-    return frame.assign(**{name: value for name, value in {**empty, **about}.items() if name not in frame})
-
-
-def save(profile: Profile, stage: Stage, out: Path, frames: dict[str, pd.DataFrame]) -> None:
-    """Write a stage's tables with one run's provenance: what was computed, with what, and how long each stage took."""
-    seconds = {made.name: made.record["seconds"] for made in stage.upstream()}
-    run, about = results.provenance(open_backbone(profile.backbone), sum(seconds.values()), stage.config)
-    about |= {"profile": profile.name, "evidence": profile.evidence, "stages": seconds}
-    for name, frame in frames.items():
-        results.save(out, name, frame.assign(run=run), {run: about})
 
 
 TABLES: dict[str, Callable[[Profile], Stage]] = {
