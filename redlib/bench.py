@@ -134,11 +134,15 @@ def _flops(model: Backbone, ids: Ids) -> float:
 
 
 def _rounds(cases: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Every case once to warm up, then `rounds` times in turn."""
-    for case in cases.values():
-        case()
-    taken = [{name: case() for name, case in cases.items()} for _ in range(rounds)]
-    return {name: [turn[name] for turn in taken] for name in cases}
+    """Every case once to warm up, then `rounds` times in turn; a line says how each went."""
+    taken: dict[str, list[float]] = {name: [] for name in cases}
+    for turn in range(rounds + 1):
+        for name, case in cases.items():
+            rate = case()
+            print(f"{f'round {turn} of {rounds}' if turn else 'warm-up'}, {name}: {rate / 1e9:.1f} GFLOP/s", flush=True)
+            if turn:
+                taken[name].append(rate)
+    return taken
 
 
 def _ratio(values: list[float], others: list[float]) -> float:

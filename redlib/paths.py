@@ -43,6 +43,11 @@ def results(profile: str) -> Path:
     return ROOT / "data" / "results" / profile
 
 
+def modules() -> Path:
+    """The small trained modules that are shipped."""
+    return ROOT / "data" / "modules"
+
+
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it is flushed and renamed to `path`, on failure removed."""

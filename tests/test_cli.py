@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from redlib import config, paths, results
-from redlib.__main__ import main, overrides, sentence
+from redlib.__main__ import main, sentence
+from redlib.commands.running import overrides
 from redlib.study.notebooks import Notebook
 from redlib.study.stage import Stage
 

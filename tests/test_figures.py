@@ -50,6 +50,12 @@ def tables() -> dict[str, pd.DataFrame]:
             (0, 8, -1), ("mean", "last"), ("linear", "mlp"), ("value_accuracy", "range_accuracy")
         )
     ]
+    tried = [(2, "mean", 72), (4, "mean", 72), (2, "last", 72), (2, "mean", 36)]
+    selection = [
+        about
+        | {"layer": layer, "pooling": pooling, "rank": rank, "own": int(i == 0), "method": "red", "metric": metric}
+        for (i, (layer, pooling, rank)), metric in product(enumerate(tried), ("value_accuracy", "range_accuracy"))
+    ]
     curves = [
         {"variant": "chosen", "split": "structure", "method": name, "metric": metric, "epoch": epoch}
         for name, metric, epoch in product(("classifier", "experts"), ("train_loss", "valid_loss"), range(1, 6))
@@ -74,6 +80,7 @@ def tables() -> dict[str, pd.DataFrame]:
         "bias": evaluation.bias_by_value(test, SPACE),
         "claims": claims.beside(task1, ("4.6.1", "4.6.2", "4.6.3")),
         "probes": pd.DataFrame(probes).assign(**made_up),
+        "selection": pd.DataFrame(selection).assign(**made_up),
         "curves": pd.DataFrame(curves).assign(**made_up),
         "learning": pd.DataFrame(learning).assign(**made_up),
         "checks": pd.DataFrame(checks),
@@ -86,6 +93,7 @@ DRAWN = {
     "data_balance": (figures.draw_data_balance, "checks"),
     "pair_counts": (figures.draw_pair_counts, "checks"),
     "probe_depth": (figures.draw_probe_depth, "probes"),
+    "selection": (figures.draw_selection, "selection"),
     "training_curves": (figures.draw_training_curves, "curves"),
     "learning_curve": (figures.draw_learning_curve, "learning"),
     "accuracy_by_range": (figures.draw_accuracy_by_range, "task1"),

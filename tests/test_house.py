@@ -10,15 +10,15 @@ import pytest
 import yaml
 
 from redlib import paths
-from redlib.__main__ import parser
+from redlib.commands import parser
 from redlib.study.notebooks import NOTEBOOKS
 from redlib.study.publish import END, START
 
 ROOT = paths.root()
 ROOMS = (  # an earlier room never imports a later one
     *("config", "paths", "expressions", "phrasing", "programs", "datasets", "backbone", "packing", "features"),
-    *("models", "training", "modules", "evaluation", "routing", "probes", "statistics", "bench", "results"),
-    *("claims", "figures", "study", "__main__"),
+    *("models", "training", "modules", "execution", "evaluation", "routing", "probes", "statistics", "cost"),
+    *("bench", "sparse", "explain", "widgets", "results", "claims", "figures", "study", "commands", "__main__"),
 )
 ALLOWED = {("evaluation", "statistics"), ("routing", "statistics")}
 ENTRIES = {

@@ -202,6 +202,18 @@ def test_the_record_never_computes_and_names_what_it_misses(own_cache, runner, t
     assert record.key(THREE[0]) != one
 
 
+def test_notebooks_whose_tables_are_not_on_record_are_named_and_left_out(own_cache, runner, three, monkeypatch):
+    monkeypatch.setattr(paths, "results", lambda profile: own_cache / "results" / profile)
+    said = []
+    assert runner().on_record(three, said.append) == tuple(three)
+    assert said == []
+    kept = runner(profile="record").on_record(three, said.append)
+    assert [notebook.name for notebook in kept] == [n.name for n in three if not n.tables]
+    assert said == [f"{n.name} is left out: the record of full has no numbers yet" for n in three if n.tables]
+    paths.write_text(own_cache / "results" / "full" / "numbers.csv", "rows\n1\n")
+    assert runner(profile="record").on_record(three, said.append) == tuple(three)
+
+
 def test_a_missing_or_broken_notebook_is_said_before_any_stage_runs(runner, three, tmp_path):
     (tmp_path / "notebooks" / "02_c.ipynb").write_text("{not json")
     with pytest.raises(ValueError, match=r"02_c\.ipynb is not a notebook"):

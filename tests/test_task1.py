@@ -185,3 +185,25 @@ def test_the_record_never_computes_and_names_what_it_misses(cache, monkeypatch, 
         FileNotFoundError, match=r"no table 'task1' .full/task1.csv.; `python -m redlib run --profile full"
     ):
         table(config.load("record"), "task1")
+
+
+def test_selection_changes_one_thing_at_a_time_and_reads_validation_rows_only(profile):
+    shown = table(profile, "selection", say=lambda line: None)
+    tried = shown[["layer", "pooling", "rank", "own"]].drop_duplicates()
+    own = tried[tried["own"] == 1].iloc[0]
+    assert (own["layer"], own["pooling"], own["rank"]) == (profile.chosen.layer, "mean", profile.chosen.rank)
+    changed = (tried[["layer", "pooling", "rank"]] != own[["layer", "pooling", "rank"]]).sum(axis=1)
+    assert sorted(changed) == [0, *([1] * (len(tried) - 1))]
+    assert len(tried) == 1 + 1 + 1 + 1  # the profile's own, and one other depth, pooling and rank
+    assert set(shown["part"]) == {"validation"}
+    s = task1.setting(profile, "chosen", "structure", seeds=1, methods=("red",))
+    read = pd.read_parquet(methods.predictions_stage(s).run() / "predictions.parquet")
+    read = read[read["part"] == "validation"]
+    own = shown[(shown["own"] == 1) & (shown["seed"].astype(str) == "0") & (shown["metric"] == "value_accuracy")]
+    assert own["value"].item() == pytest.approx((read["predicted_value"] == read["value"]).mean(), abs=1e-6)
+
+
+def test_only_the_parts_that_the_methods_need_are_trained(profile):
+    s = task1.setting(profile, "chosen", "structure", seeds=1, methods=("red",))
+    assert set(methods.part_stages(s)) == {"base", "experts", "routers"}
+    assert set(methods.load_parts(s, 0)) == {"base", "classifier", "experts", "router"}

@@ -7,10 +7,12 @@ from redlib.datasets.chains import STEPS
 from redlib.datasets.confounds import confounds
 from redlib.datasets.files import load, load_jsonl, save
 from redlib.datasets.pool import COLUMNS, TASKS, build, one_per_pair
+from redlib.datasets.population import CANONICAL, pairs, population, with_operands
 from redlib.datasets.report import budget, conflicts, report
-from redlib.datasets.splits import SPLITS, split
+from redlib.datasets.splits import SPLITS, held_out, split
 
 __all__ = [
+    "CANONICAL",
     "COLUMNS",
     "SPLITS",
     "STEPS",
@@ -19,10 +21,14 @@ __all__ = [
     "build",
     "conflicts",
     "confounds",
+    "held_out",
     "load",
     "load_jsonl",
     "one_per_pair",
+    "pairs",
+    "population",
     "report",
     "save",
     "split",
+    "with_operands",
 ]

@@ -6,7 +6,7 @@ the upper ranges, so there + prevails; `quotas` makes up for it below them until
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm, prod, sqrt
 from typing import TypeVar
@@ -35,8 +35,10 @@ STEPS = {
     "operations": Steps({2: 50, 3: 30, 4: 20}),  # the source, 4.2.3 read literally
     "operands": Steps({1: 50, 2: 30, 3: 20}),  # "two-step" has two operands: the clarification of 4.7
     "single_heavy": Steps({1: 80, 2: 10, 3: 6, 4: 4}, even_signs=False),  # 80 % with one operation: 4.7
+    "programs": Steps({2: 20, 3: 40, 4: 40}),  # records of the step decomposer, 2:4:4: 4.2.7
 }
 _TILTS = (1e-6, 1e6)  # how many times likelier one more - may make a chain
+_TRIES = 1_000  # draws for every chain wanted, before it is said that too few keep their partial results in bounds
 
 Stratum = tuple[int, int]  # number of operations, number of plus signs
 Quotas = list[dict[Stratum, int]]  # rows of every stratum, one dict a range
@@ -44,11 +46,17 @@ Part = TypeVar("Part")
 
 
 def draw(
-    rows: int, steps: str, operands: tuple[int, int], labels: LabelSpace, rng: random.Random
+    rows: int,
+    steps: str,
+    operands: tuple[int, int],
+    labels: LabelSpace,
+    rng: random.Random,
+    partials: tuple[int, int] | None = None,
 ) -> list[tuple[Expression, ChainTemplate]]:
     """`rows` distinct (chain, template) pairs: rows/K of every range and rows/(K*GROUPS) of every wording group there.
 
-    Raises ValueError for an unknown step definition and for a request that no chains can meet, naming the constraint.
+    `partials`: bounds that every partial result keeps; chains of a stratum that do not are drawn again. Raises
+    ValueError for an unknown step definition and for a request that no chains can meet, naming the constraint.
     """
     if steps not in STEPS:
         raise ValueError(f"unknown steps {steps!r}; valid steps: {', '.join(STEPS)}")
@@ -69,11 +77,7 @@ def draw(
                     f"{operands[0]}..{operands[1]} give {chains[stratum].count} chains x {len(templates)} templates"
                 )
             rooms.append((chains[stratum], templates, count))
-    drawn = []
-    for chains, templates, count in rooms:
-        picks = _distinct(chains.count * len(templates), count, rng)
-        drawn += [(chains[pick // len(templates)], templates[pick % len(templates)]) for pick in picks]
-    return drawn
+    return [pair for chains, templates, count in rooms for pair in _pairs(chains, templates, count, partials, rng)]
 
 
 def _strata(steps: Steps, operands: tuple[int, int], labels: LabelSpace) -> list[dict[Stratum, Chains]]:
@@ -187,12 +191,28 @@ def _dealt(wanted: Mapping[Stratum, int], rng: random.Random) -> Iterator[tuple[
         yield from ((group, stratum, hands[group]) for group in range(GROUPS) if hands[group])
 
 
-def _distinct(room: int, count: int, rng: random.Random) -> list[int]:
-    """`count` different numbers below `room`, which may be too large for a list or a range."""
-    chosen: dict[int, None] = {}
+def _pairs(
+    chains: Chains,
+    templates: Sequence[ChainTemplate],
+    count: int,
+    partials: tuple[int, int] | None,
+    rng: random.Random,
+) -> list[tuple[Expression, ChainTemplate]]:
+    """`count` different (chain, template) pairs; there may be too many chains for a list or a range."""
+    room, tries = chains.count * len(templates), 0
+    chosen: dict[int, Expression] = {}
     while len(chosen) < count:
-        chosen[rng.randrange(room)] = None
-    return list(chosen)
+        pick, tries = rng.randrange(room), tries + 1
+        chain = chosen.get(pick) or chains[pick // len(templates)]
+        if partials is None or all(partials[0] <= result <= partials[1] for result in chain.partials):
+            chosen[pick] = chain
+        elif tries > _TRIES * count:
+            raise ValueError(
+                f"{count} texts are wanted of chains with {_say((chains.operations, chains.pluses))} and a value in "
+                f"{chains.bounds[0]}..{chains.bounds[1]}, but {tries} draws found {len(chosen)} whose partial results "
+                f"stay in {partials[0]}..{partials[1]}"
+            )
+    return [(chain, templates[pick % len(templates)]) for pick, chain in chosen.items()]
 
 
 def _say(stratum: Stratum) -> str:

@@ -1,7 +1,7 @@
 """Pools in and out of files (parquet, JSONL), and a stranger's questions read row by row."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,28 +36,40 @@ def load(path: Path | str, labels: LabelSpace = SOURCE_LABELS) -> pd.DataFrame:
     Raises FileNotFoundError for a missing file and ValueError for an unreadable one, for missing or extra columns, and
     for the first row whose labels differ from the recomputed ones or whose text occurs twice, naming the row.
     """
-    path = Path(path)
-    _check_suffix(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no pool at {path}")
-    try:
-        pool = pd.read_parquet(path) if path.suffix == ".parquet" else pd.DataFrame(_json_lines(path))
-    except (pyarrow.ArrowException, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a readable {path.suffix[1:]} file: {error}") from None
-    if set(pool.columns) != set(COLUMNS):
-        different = ", ".join(sorted(set(pool.columns) ^ set(COLUMNS)))
-        raise ValueError(f"{path} is no pool: columns missing or unknown: {different}; a pool has {', '.join(COLUMNS)}")
-    for column in (c for c, dtype in COLUMNS.items() if dtype == "int64"):
-        if not pd.api.types.is_integer_dtype(pool[column]):
-            raise ValueError(f"{path}: column {column!r} holds something other than whole numbers")
-    pool = pool[list(COLUMNS)].astype(COLUMNS)
+    pool = read(path, COLUMNS, "pool")
     for record in pool.to_dict("records"):
         if fault := _fault(record, labels):
             raise ValueError(f"{path}, row {record['row']}: {fault}")
-    for column in ("row", "text"):
-        if (again := pool[column].duplicated()).any():
-            raise ValueError(f"{path}, row {pool['row'][again].iloc[0]}: its {column} occurs twice")
+    check_unique(pool, path, "row", "text")
     return pool
+
+
+def read(path: Path | str, columns: Mapping[str, str], what: str) -> pd.DataFrame:
+    """The frame in a .parquet or .jsonl file, which must have these columns (name -> type); errors as `load` says."""
+    path = Path(path)
+    _check_suffix(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no {what} at {path}")
+    try:
+        frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.DataFrame(_json_lines(path))
+    except (pyarrow.ArrowException, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a readable {path.suffix[1:]} file: {error}") from None
+    if set(frame.columns) != set(columns):
+        different = ", ".join(sorted(set(frame.columns) ^ set(columns)))
+        raise ValueError(
+            f"{path} is no {what}: columns missing or unknown: {different}; a {what} has {', '.join(columns)}"
+        )
+    for column in (c for c, dtype in columns.items() if dtype == "int64"):
+        if not pd.api.types.is_integer_dtype(frame[column]):
+            raise ValueError(f"{path}: column {column!r} holds something other than whole numbers")
+    return frame[list(columns)].astype(columns)
+
+
+def check_unique(frame: pd.DataFrame, path: Path | str, key: str, text: str) -> None:
+    """ValueError naming the first row, by its `key`, whose key or text stood on an earlier row too."""
+    for column in (key, text):
+        if (again := frame[column].duplicated()).any():
+            raise ValueError(f"{path}, {key} {frame[key][again].iloc[0]}: its {column} occurs twice")
 
 
 def _json_lines(path: Path) -> list[Any]:

@@ -32,13 +32,15 @@ def build(
     labels: LabelSpace = SOURCE_LABELS,
     ordered: bool = True,
     steps: str | None = None,
+    partials: tuple[int, int] | None = None,
 ) -> pd.DataFrame:
     """A pool of exactly `rows` unique texts, columns `COLUMNS`; the same for the same arguments everywhere.
 
     Every range holds rows/K texts and every (range, wording group) rows/(K*GROUPS). `operands` are the first and last
     operand. Task 1: operand pairs and templates are drawn uniformly within these; `ordered=False` uses one order of
     each pair (a <= b). Task 2: `steps` names how many operations the rows have (`STEPS`, default "operations"), in
-    exact proportions in every range; `chains.quotas` says how + and - are shared out.
+    exact proportions in every range; `chains.quotas` says how + and - are shared out; `partials` are bounds that every
+    partial result keeps (None: any).
 
     Raises ValueError for an unknown task or step definition, an option of the other task, rows that do not divide
     evenly, and a request that no expressions can meet or that has too few distinct texts, naming the constraint.
@@ -48,6 +50,8 @@ def build(
     if task == "task1":
         if steps is not None:
             raise ValueError(f"steps={steps!r} is an option of task2: a row of task1 is one addition")
+        if partials is not None:
+            raise ValueError(f"partials={partials!r} is an option of task2: a row of task1 is one addition")
         rng = random.Random(f"task1/pool/{seed}")  # a string is hashed the same way in every process
         drawn: Drawn = _draw_additions(rows, operands, labels, ordered, rng)
     else:
@@ -55,9 +59,9 @@ def build(
             raise ValueError("ordered=False is an option of task1: it keeps one order of a pair of added operands")
         steps = "operations" if steps is None else steps
         rng = random.Random(f"task2/{steps}/pool/{seed}")
-        drawn = chains.draw(rows, steps, operands, labels, rng)
+        drawn = chains.draw(rows, steps, operands, labels, rng, partials)
     rng.shuffle(drawn)
-    return _frame(drawn, labels)
+    return frame(drawn, labels)
 
 
 def _draw_additions(
@@ -84,7 +88,8 @@ def _draw_additions(
     return drawn
 
 
-def _frame(drawn: Drawn, labels: LabelSpace) -> pd.DataFrame:
+def frame(drawn: Drawn, labels: LabelSpace) -> pd.DataFrame:
+    """The rows, in their order, as a pool: columns `COLUMNS`."""
     facts = {e: (e.text, e.value, labels.range_of(e.value), e.structure_key) for e in {e for e, _ in drawn}}
     expression, value, range_, structure = zip(*(facts[e] for e, _ in drawn), strict=True)
     columns = {

@@ -27,7 +27,7 @@ def split(pool: pd.DataFrame, by: str, seed: int) -> pd.Series:
     Of the n rows of a range, n // 10 go to test, n // 10 to validation and the rest to train; in the structure split
     every number of operations has its share of each part. Raises ValueError for
     an unknown split, an empty pool, a pool with one range or a range with under 10 rows, and where whole structures
-    or the held-out wording group (`seed % GROUPS`) cannot fill a part exactly.
+    or the held-out wording group (`held_out`) cannot fill a part exactly.
     """
     if by not in SPLITS:
         raise ValueError(f"unknown split {by!r}; valid splits: {', '.join(SPLITS)}")
@@ -50,8 +50,16 @@ def _by_text(rows: pd.DataFrame, seed: int, rng: random.Random) -> tuple[list[in
     return order[:tenth], order[tenth : 2 * tenth]
 
 
+def held_out(seed: int) -> int:
+    """The wording group that the phrasing split of a seed keeps for its test part: 2 for seed 0, then in turn.
+
+    Not 0 first: the test rows of groups 0 and 9 were looked at when settings were first tried.
+    """
+    return (seed + 2) % GROUPS
+
+
 def _by_phrasing(rows: pd.DataFrame, seed: int, rng: random.Random) -> tuple[list[int], list[int]]:
-    tenth, group = len(rows) // 10, seed % GROUPS
+    tenth, group = len(rows) // 10, held_out(seed)
     held = rows["group"] == group
     if held.sum() != tenth:
         raise ValueError(

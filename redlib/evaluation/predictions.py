@@ -58,7 +58,8 @@ class Method:
 class Block:
     """The N items of one split, recipe and part over all seeds, and each method's predictions on them.
 
-    kinds: masks (N,) of items by number of operations ("ops=2") and operators ("pattern=mixed"), where a frame says so.
+    kinds: masks (N,) of items by number of operations ("ops=2", and "ops>1" where some have one and some more) and by
+    operators ("pattern=mixed"), where a frame says so.
     """
 
     seeds: np.ndarray
@@ -117,6 +118,8 @@ def _kinds(block: pd.DataFrame, first: np.ndarray) -> dict[str, np.ndarray]:
         if name in block:
             of_item = np.asarray(block[name])[first]
             kinds |= {f"{prefix}={kind}": of_item == kind for kind in np.unique(of_item)}
+    if "ops=1" in kinds and not kinds["ops=1"].all():
+        kinds["ops>1"] = ~kinds["ops=1"]
     return kinds
 
 

@@ -24,8 +24,8 @@ def evaluate(
 ) -> pd.DataFrame:
     """Tidy rows (COLUMNS) of a frame of predictions over a LabelSpace `space`.
 
-    Groups: all, R1..RK, and where the frame has columns `operations` and `pattern` also ops=<number>,
-    pattern=<operators> and pattern=boundary (values on either side of a range's edge).
+    Groups: all, R1..RK, and where the frame has columns `operations` and `pattern` also ops=<number>, ops>1 (where
+    some have one operation), pattern=<operators> and pattern=boundary (values on either side of a range's edge).
     Metrics, for all groups: value_accuracy, range_accuracy, macro_f1 (labels present in the truth),
     macro_f1_C and its macro_f1_C_ceiling; group all only: range_macro_f1. Methods with a router: router_accuracy,
     router_macro_f1, and both accuracies in the groups route=right and route=wrong.

@@ -4,14 +4,54 @@ A frame is the table that the function names; every function selects its own row
 missing. `profile` and `backbone` go into the subtitle, `note` into a visible band (a smoke run's warning).
 """
 
+from redlib.figures.arithmetic import (
+    draw_error_kinds,
+    draw_fourier_map,
+    draw_probe_sites,
+    draw_probe_targets,
+    draw_signed_errors,
+)
+from redlib.figures.boundaries import (
+    draw_accuracy_by_value,
+    draw_boundary_zoom,
+    draw_curves_by_value,
+    draw_pair_maps,
+    draw_smoothness,
+)
+from redlib.figures.cases import (
+    draw_case_parts,
+    draw_case_picks,
+    draw_case_spread,
+    draw_case_weights,
+    draw_explanation,
+)
 from redlib.figures.circles import draw_value_circles, value_circles
+from redlib.figures.cost import (
+    draw_break_even,
+    draw_memory,
+    draw_parameters_by_rank,
+    draw_pareto,
+    draw_rank_pareto,
+    draw_savings,
+    draw_shares,
+)
 from redlib.figures.differences import draw_differences
+from redlib.figures.fair import draw_arms, draw_path, path_steps
 from redlib.figures.foundations import (
     draw_data_balance,
     draw_learning_curve,
     draw_pair_counts,
     draw_probe_depth,
+    draw_selection,
     draw_training_curves,
+)
+from redlib.figures.routing import (
+    draw_boundary_distance,
+    draw_expert_load,
+    draw_regret,
+    draw_reliability,
+    draw_robustness,
+    draw_selective_accuracy,
 )
 from redlib.figures.style import save
 from redlib.figures.task1 import (
@@ -23,27 +63,73 @@ from redlib.figures.task1 import (
     draw_reported_beside_measured,
     draw_router_reliability,
 )
+from redlib.figures.task2 import (
+    draw_accuracy_by_kind,
+    draw_definitions,
+    draw_reported_by_definition,
+    draw_router_by_part,
+    draw_transfer,
+    kind_name,
+)
 from redlib.figures.toy import draw_toy_mixing, toy_mixing
 
 NO_EVIDENCE = "machinery only, no evidence"
 
 __all__ = [
     "NO_EVIDENCE",
+    "draw_accuracy_by_kind",
     "draw_accuracy_by_range",
+    "draw_accuracy_by_value",
+    "draw_arms",
     "draw_bias_by_value",
+    "draw_boundary_distance",
+    "draw_boundary_zoom",
+    "draw_break_even",
+    "draw_case_parts",
+    "draw_case_picks",
+    "draw_case_spread",
+    "draw_case_weights",
+    "draw_curves_by_value",
     "draw_data_balance",
+    "draw_definitions",
     "draw_differences",
+    "draw_error_kinds",
+    "draw_expert_load",
+    "draw_explanation",
+    "draw_fourier_map",
     "draw_learning_curve",
     "draw_memorisation_gap",
+    "draw_memory",
     "draw_operand_map",
     "draw_pair_counts",
+    "draw_pair_maps",
+    "draw_parameters_by_rank",
+    "draw_pareto",
+    "draw_path",
     "draw_probe_depth",
+    "draw_probe_sites",
+    "draw_probe_targets",
     "draw_range_confusion",
+    "draw_rank_pareto",
+    "draw_regret",
+    "draw_reliability",
     "draw_reported_beside_measured",
+    "draw_reported_by_definition",
+    "draw_robustness",
+    "draw_router_by_part",
     "draw_router_reliability",
+    "draw_savings",
+    "draw_selection",
+    "draw_selective_accuracy",
+    "draw_shares",
+    "draw_signed_errors",
+    "draw_smoothness",
     "draw_toy_mixing",
     "draw_training_curves",
+    "draw_transfer",
     "draw_value_circles",
+    "kind_name",
+    "path_steps",
     "save",
     "toy_mixing",
     "value_circles",

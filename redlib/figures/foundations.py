@@ -81,6 +81,39 @@ POOLINGS = {
 PROBES = {"linear": "--", "mlp": "-"}
 
 
+_READ = {
+    "value_accuracy": Look("value accuracy", "#0072b2", "o"),
+    "range_accuracy": Look("range accuracy", "#d55e00", "s"),
+}
+
+
+@style.styled
+def draw_selection(frame: pd.DataFrame, profile: str, backbone: str = "", note: str = "") -> Figure:
+    """RED at the profile's depth, pooling and rank (own = 1) and with one of them changed. Reads selection: seed = all,
+    metric (value_accuracy, range_accuracy), layer, pooling, rank, own, value, low, high."""
+    rows = select(frame, seed="all", method="red", metric=["value_accuracy", "range_accuracy"])
+    extra = "grey band: the profile's own; 95 % intervals over structures and seeds"
+    about = style.subtitle(rows[["split", "part"]], profile, backbone, extra)
+    title = "RED by depth, pooling and rank: validation accuracy with one of them changed"
+    fig, axes = style.canvas((11.5, 4.2), title, about, note, 1, 3, sharey=True)
+    own = rows[rows["own"] == 1].iloc[0]
+    names = {"layer": "state after layer", "pooling": "pooling over the tokens", "rank": "rank r of the experts"}
+    for ax, (name, label) in zip(axes[0], names.items(), strict=True):
+        fixed = {other: own[other] for other in names if other != name}
+        line = select(rows, **fixed)
+        order = list(line.drop_duplicates(name).sort_values(name)[name])
+        for metric in _READ:
+            part = line[line["metric"] == metric].set_index(name).reindex(order)
+            style.points(ax, range(len(order)), part["value"], part["low"], part["high"], _READ[metric], line=False)
+        ax.axvline(order.index(own[name]), color=style.QUIET, linewidth=8, alpha=0.35, zorder=0)
+        ax.set_xticks(range(len(order)), [str(value) for value in order])
+        ax.set_xlabel(label)
+        ax.set_ylim(-0.02, 1.02)
+    axes[0, 0].set_ylabel("accuracy on validation rows")
+    style.legend_below(fig, axes[0, 0])
+    return fig
+
+
 @style.styled
 def draw_probe_depth(frame: pd.DataFrame, profile: str, backbone: str = "", note: str = "") -> Figure:
     """Accuracy of probes by depth. Reads probes: layer (-1 after the final norm), pooling, method (linear, mlp), metric

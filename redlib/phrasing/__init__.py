@@ -11,11 +11,15 @@ from redlib.expressions import Expression
 from redlib.phrasing.additions import TASK1, WORDINGS, Template, Wording
 from redlib.phrasing.chains import CHAIN_WORDINGS, TASK2, ChainTemplate, ChainWording
 from redlib.phrasing.frames import GROUPS
+from redlib.phrasing.places import FIRST, OPERATOR, SECOND, places
 from redlib.phrasing.reading import parse
 
 __all__ = [
     "CHAIN_WORDINGS",
+    "FIRST",
     "GROUPS",
+    "OPERATOR",
+    "SECOND",
     "TASK1",
     "TASK2",
     "TEMPLATES",
@@ -25,6 +29,7 @@ __all__ = [
     "Template",
     "Wording",
     "parse",
+    "places",
     "render",
 ]
 

@@ -16,11 +16,25 @@ EXTRA_COLUMNS = {  # columns that some tables add to the key, and their type
     "predicted_range": "str",  # R1..RK, the range predicted
     "first": "int64",  # operands of an ordered pair
     "second": "int64",
+    "case": "str",  # the rule by which a question was chosen
+    "operator": "str",  # of a pair: addition or subtraction
+    "in_training": "int64",  # 1 where a training row has the pair, in either order of an addition
     "layer": "int64",  # index into the hidden states, -1 after the final norm
     "pooling": "str",
     "rank": "int64",
+    "own": "int64",  # 1 for the profile's own setting
     "rows": "int64",  # training rows
     "epoch": "int64",
+    "reference": "str",  # the arm that an arm of the fair comparison is set against
+    "changed": "str",  # and what it does otherwise than that one
+    "curve": "str",  # of routing: which curve, and where on it
+    "x": "float64",
+    "corruption": "str",  # of routing weights, and how strong
+    "strength": "float64",
+    "site": "str",  # which token's state, or pooled
+    "target": "str",  # what a probe says
+    "period": "int64",  # of a Fourier component
+    "error": "int64",  # predicted minus true value
 }
 _TYPES = dict.fromkeys((*KEY, "run"), "str") | dict.fromkeys(("value", "low", "high"), "float64")
 
@@ -95,7 +109,7 @@ def read(path: Path) -> pd.DataFrame:
     return frame
 
 
-_NUMBERS = ("value", "low", "high", *(name for name, kind in EXTRA_COLUMNS.items() if kind == "int64"))
+_NUMBERS = ("value", "low", "high", *(name for name, kind in EXTRA_COLUMNS.items() if kind != "str"))
 
 
 def save(folder: Path, name: str, frame: pd.DataFrame, runs: dict[str, dict]) -> Path:

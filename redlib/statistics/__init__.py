@@ -1,5 +1,6 @@
 """Intervals: a cluster bootstrap over structures, then seeds; Wilson and McNemar for independent rows."""
 
+from redlib.statistics.curves import CurveResampler, Curves, interval
 from redlib.statistics.proportions import LEVEL, McNemar, mcnemar, wilson
 from redlib.statistics.resampling import (
     Estimate,
@@ -12,11 +13,14 @@ from redlib.statistics.resampling import (
 
 __all__ = [
     "LEVEL",
+    "CurveResampler",
+    "Curves",
     "Estimate",
     "McNemar",
     "Resampler",
     "Statistic",
     "cluster_mean",
+    "interval",
     "mcnemar",
     "paired_difference",
     "unpaired_difference",

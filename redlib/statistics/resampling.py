@@ -88,10 +88,7 @@ class Statistic:
     def pooled(self) -> np.ndarray:
         """Resampled means over seeds (B,): seeds drawn with replacement; one drawn twice uses two of its resamples."""
         draws = self.draws[~np.isnan(self.value)]
-        seeds, resamples = draws.shape
-        picks = np.random.default_rng([self.seed, seeds]).integers(seeds, size=(resamples, seeds))
-        turns = (np.arange(resamples)[:, None] + np.arange(seeds) * max(1, resamples // seeds)) % resamples
-        return _mean_of_finite(draws[picks, turns])
+        return mean_of_finite(draws[redraw_seeds(*draws.shape, self.seed)])
 
 
 class Resampler:
@@ -161,7 +158,7 @@ class Resampler:
             weights = block.weights[:, some]
             value.append(_f1(true.sum(0), hit.sum(0), claimed.sum(0)))
             resampled = _f1(weights @ true[some], weights @ hit[some], weights @ claimed[some])
-            draws.append(np.clip(resampled - _mean_of_finite(resampled) + value[-1], 0, 1))
+            draws.append(np.clip(resampled - mean_of_finite(resampled) + value[-1], 0, 1))
             rows.append(use.sum())
             clusters.append(some.sum())
             members.append(block.names[some])
@@ -194,7 +191,7 @@ class _Block:
     def __init__(self, rows, codes, stratum, resamples, rng):
         self.rows = rows
         self.names, first, self.cluster = np.unique(codes[rows], return_index=True, return_inverse=True)
-        self.weights = _draw_counts(stratum[rows][first], resamples, rng)
+        self.weights = draw_counts(stratum[rows][first], resamples, rng)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """(N, M) of all rows -> (G, M) sums by cluster; float32 holds counts below 2**24 exactly."""
@@ -217,7 +214,15 @@ class _Block:
         return count(use, np.searchsorted(labels, truth)), count(right, place), count(known, place)
 
 
-def _draw_counts(strata: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+def redraw_seeds(seeds: int, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which seeds each resample holds and which of their resamples, (B, S) each: none is used twice in one."""
+    picks = np.random.default_rng([seed, seeds]).integers(seeds, size=(resamples, seeds))
+    turns = (np.arange(resamples)[:, None] + np.arange(seeds) * max(1, resamples // seeds)) % resamples
+    return picks, turns
+
+
+def draw_counts(strata: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """How often each of G clusters is drawn in each resample, with replacement within its stratum: (B, G)."""
     counts = np.zeros((resamples, len(strata)), np.float32)
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
@@ -234,10 +239,11 @@ def _divide(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
 
 def _f1(true: np.ndarray, hit: np.ndarray, claimed: np.ndarray) -> np.ndarray:
     """Counts (..., L) -> mean F1 over the labels with true rows (...)."""
-    return _mean_of_finite(np.where(true > 0, _divide(2 * hit, true + claimed), np.nan))
+    return mean_of_finite(np.where(true > 0, _divide(2 * hit, true + claimed), np.nan))
 
 
-def _mean_of_finite(values: np.ndarray) -> np.ndarray:
+def mean_of_finite(values: np.ndarray) -> np.ndarray:
+    """Mean over the last axis of what is finite, NaN where nothing is."""
     finite = np.isfinite(values)
     return _divide(np.where(finite, values, 0).sum(-1), finite.sum(-1))
 

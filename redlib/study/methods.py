@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from redlib import evaluation, models, modules
+from redlib import datasets, evaluation, models, modules
 from redlib.config import PARTS
 from redlib.expressions import Expression
 from redlib.study import parts
@@ -51,7 +51,8 @@ def tuned_stage(s: Setting, seed: int) -> Stage:
 def _base_config(s: Setting) -> dict:
     fields = {"layer", "pooling", "tuned_layers", "base_share", "base"}
     recipe = s.recipe.model_dump(include=fields)
-    return {"recipe": recipe, "labels": asdict(s.labels), "split": s.split, "subset": s.subset}
+    config = {"recipe": recipe, "labels": asdict(s.labels), "split": s.split, "subset": s.subset}
+    return config | ({"held_out": datasets.held_out(0)} if s.split == "phrasing" else {})
 
 
 def experts_stage(s: Setting) -> Stage:
@@ -127,16 +128,20 @@ def _make_predictions(s: Setting, stage: Stage, out: Path) -> None:
         for name in s.methods:
             method = models.assemble(name, s.labels, trained)
             for part in PARTS if name in ROUTED else PARTS[1:]:
-                frames.append(_predict(data, method, part, name, seed))
+                frames.append(predict_part(data, method, part, name, seed))
         if "softmax_moe" in s.methods:
             linear = models.assemble("softmax_moe", s.labels, {**trained, "gate": trained["gate_linear"]})
             frames.append(
-                _predict(data, linear, "test", "softmax_moe", seed).assign(recipe=f"{s.recipe.name}/gate=linear")
+                predict_part(data, linear, "test", "softmax_moe", seed).assign(recipe=f"{s.recipe.name}/gate=linear")
             )
     pd.concat(frames, ignore_index=True).to_parquet(out / "predictions.parquet")
 
 
-def _predict(data: Data, method: models.Method, part: str, name: str, seed: int) -> pd.DataFrame:
+def predict_part(data: Data, method: models.Method, part: str, name: str, seed: int) -> pd.DataFrame:
+    """What `method`, called `name`, says of the rows of one part and seed: the long frame's rows.
+
+    Of a task with chains the rows also say their number of operations and which operators they hold.
+    """
     s, rows = data.setting, data.rows[part][seed]
     x = data.x[rows] if data.x.dim() == 2 else data.x[seed, rows]
     items = data.pool.iloc[rows][["row", "structure", "value", "range"]].reset_index(drop=True)

@@ -43,7 +43,7 @@ NOTEBOOKS = (
     Notebook(
         "02_backbone_and_features",
         "Which depth and pooling of the frozen backbone know the sum?",
-        ("probes", "ranks"),
+        ("probes", "selection"),
     ),
     Notebook("03_global_head", "How far does one linear classifier get?", ("task1", "task1_curves", "task1_bias")),
     Notebook(
@@ -71,6 +71,46 @@ NOTEBOOKS = (
         "Which claims of the source about Task 1 hold here?",
         ("task1", "task1_bias", "task1_confusion", "task1_pairs", "task1_epochs", "task1_learning"),
     ),
+    Notebook(
+        "09_task2_results",
+        "Which claims of the source about Task 2 hold here?",
+        ("task2_checks", "task2", "task2_bias", "task2_confusion", "task2_epochs", "task2_transfer"),
+    ),
+    Notebook(
+        "10_fair_comparison",
+        "Where does the gap between RED and the softmax mixture come from?",
+        ("fair",),
+    ),
+    Notebook(
+        "11_routing",
+        "What does the router do, and what happens when it is wrong?",
+        ("routing", "routing_curves", "robustness"),
+    ),
+    Notebook(
+        "12_boundaries_and_operand_maps",
+        "Is RED smooth where a mixture oscillates?",
+        (
+            *("boundary_sweep", "boundary_sweep_task2", "boundary_smoothness"),
+            *("operand_maps", "operand_maps_range", "operand_maps_wordings", "operand_maps_entropy"),
+        ),
+    ),
+    Notebook(
+        "13_where_the_arithmetic_is",
+        "What does the frozen backbone know of a sum, and do wrong answers follow from it?",
+        ("arithmetic_probes", "arithmetic_fourier", "arithmetic_errors", "arithmetic_signed_errors"),
+    ),
+    Notebook(
+        "14_routing_case_studies",
+        "Does RED route the source's own examples as it reports, and what does it do where it is least sure?",
+        ("cases", "case_picks", "case_routes", "case_spread"),
+    ),
+    Notebook(
+        "21_cost_and_complexity",
+        "What does each method cost, in parameters, FLOPs and memory?",
+        ("cost", "cost_curves", "task1", "selection"),
+        "all",
+    ),
+    Notebook("22_sparse_savings", "How much work do sparse experts save, and against what?", ("cost",), "all"),
 )
 
 

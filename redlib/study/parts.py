@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from redlib import models, modules, training
+from redlib import cost, models, modules, training
 from redlib.config import Training
 from redlib.features import TokenStates
 from redlib.models import FourierBank, LinearBank, MLPBank, PooledBase, ResidualExperts, TokenBase, take
@@ -177,10 +177,7 @@ def make_controls(s: Setting, stage: Stage, kinds: list[str], out: Path) -> None
     """All training rows, same features: a linear head, and two networks with as many parameters as RED, one with a
     linear readout and one with a Fourier readout."""
     data, r, C = Data(s, stage.inputs["base"].folder), s.recipe, s.labels.C
-    like_red = (ResidualExperts([0] * s.labels.K, data.d, r.rank), MLPBank([0], data.d, r.router_hidden, s.labels.K))
-    budget = models.count(*like_red) + (data.d + 1) * C
-    width = round(budget / (data.d + 1 + C))
-    fourier = round(budget / (data.d + 1 + 2 * len(models.PERIODS)))
+    width, fourier = cost.control_widths(cost.Sizes(data.d, C, s.labels.K, r.rank, r.router_hidden))
     banks = {
         "linear_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, 0, C)),
         "mlp_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, width, C)),

@@ -97,6 +97,8 @@ class Runner:
         reads = {name: stage.key for name, stage in self.stages(notebook).items()}
         if self.profile.reads:
             reads = {name: paths.digest(committed(self.profile, name).read_bytes()) for name in notebook.tables}
+            index = paths.modules() / "index.json"  # with the digest of every shipped module
+            reads |= {"modules": paths.digest(index.read_bytes())} if index.is_file() else {}
         source = paths.digest((self.folder / f"{notebook.name}.ipynb").read_bytes())
         parts = {"source": source, "profile": self.profile.model_dump(mode="json"), "overrides": dict(self.overrides)}
         return paths.digest({**parts, "library": self._library, "reads": reads})
@@ -127,6 +129,20 @@ class Runner:
             for number, notebook in enumerate(notebooks, 1):
                 where = f"{number}/{len(notebooks)} {notebook.name}"
                 self._one(notebook, force, _with_clock(say, where, start))
+
+    def on_record(self, notebooks: Iterable[Notebook], say: Say = print) -> tuple[Notebook, ...]:
+        """The notebooks whose tables the record holds; a line names every other one and what it lacks.
+
+        A profile that does not read a record makes what it needs: all of them.
+        """
+        kept, folder = [], paths.results(self.profile.reads) if self.profile.reads else None
+        for notebook in notebooks:
+            lacks = [name for name in notebook.tables if folder and not (folder / f"{name}.csv").is_file()]
+            if lacks:
+                say(f"{notebook.name} is left out: the record of {self.profile.reads} has no {', '.join(lacks)} yet")
+            else:
+                kept.append(notebook)
+        return tuple(kept)
 
     def _check(self, notebooks: Iterable[Notebook]) -> None:
         """What cannot work is said before hours of work, not after."""

@@ -64,15 +64,19 @@ class Setting:
 
 
 def compose(profile: Profile, texts: Stage, recipe: str, split: str, **fields) -> Setting:
-    """A setting over the texts of a pool stage; `fields` are the setting's own, or replace fields of the recipe."""
+    """A setting over the texts of a pool stage; `fields` are the setting's own, or replace fields of the recipe.
+
+    `features`: a stage that has the recipe's point among others; by default one is made for this recipe alone.
+    """
     r = profile.recipe(recipe)
     changes = {name: fields.pop(name) for name in list(fields) if name in type(r).model_fields}
     r = r.model_copy(update=changes)
-    points = () if r.tuned_layers else (features.Point(r.layer, r.pooling),)
-    states = -1 - r.tuned_layers if r.tuned_layers else None  # counted from the final state
     given = {name: value for name, value in fields.items() if value is not None}
-    made = features_stage(texts, profile.backbone, points, states)
-    return Setting(recipe=r, split=split, pool=texts, features=made, **given)
+    if "features" not in given:
+        points = () if r.tuned_layers else (features.Point(r.layer, r.pooling),)
+        states = -1 - r.tuned_layers if r.tuned_layers else None  # counted from the final state
+        given["features"] = features_stage(texts, profile.backbone, points, states)
+    return Setting(recipe=r, split=split, pool=texts, **given)
 
 
 class Data:

@@ -7,11 +7,29 @@ import pandas as pd
 
 from redlib import paths, results
 from redlib.config import Profile
-from redlib.study import task1_tables
+from redlib.study import (
+    arithmetic_tables,
+    boundary_tables,
+    case_tables,
+    cost_tables,
+    fair_tables,
+    routing_tables,
+    task1_tables,
+    task2_tables,
+)
 from redlib.study.data import open_backbone
 from redlib.study.stage import Say, Stage
 
-TABLES: dict[str, Callable[[Profile], Stage]] = {**task1_tables.TABLES}
+TABLES: dict[str, Callable[[Profile], Stage]] = {
+    **task1_tables.TABLES,
+    **case_tables.TABLES,
+    **task2_tables.TABLES,
+    **routing_tables.TABLES,
+    **boundary_tables.TABLES,
+    **fair_tables.TABLES,
+    **arithmetic_tables.TABLES,
+    **cost_tables.TABLES,
+}
 
 
 def table(profile: Profile, name: str, say: Say = print) -> pd.DataFrame:

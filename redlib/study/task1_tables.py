@@ -1,6 +1,7 @@
 """The tables of Task 1: what its notebooks show and its figures draw, each made by a stage."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -33,30 +34,17 @@ def data_tables(profile: Profile) -> Stage:
 
 
 def probe_tables(profile: Profile) -> Stage:
-    """probes.csv: validation accuracy by depth and pooling; ranks.csv: RED's by rank. Test rows are never read."""
+    """probes.csv: validation accuracy of probes by depth and pooling. Test rows are never read."""
     p = profile.probe
-    ranks = [
-        task1.setting(
-            profile, "chosen", "structure", rank=rank, subset=_share(profile), seeds=p.seeds, methods=("red",)
-        )
-        for rank in p.ranks
-    ]
     points = [Point(layer, pooling) for layer in p.layers for pooling in p.poolings]
-    inputs = {f"rank {s.recipe.rank}": methods.predictions_stage(s) for s in ranks}
-    inputs["pool"] = task1.pool(profile, p.rows)
-    inputs["features"] = features_stage(inputs["pool"], profile.backbone, points, None)
-    config = p.model_dump(exclude={"ranks", "layers", "poolings"})
+    pool = task1.pool(profile, p.rows)
+    inputs = {"pool": pool, "features": features_stage(pool, profile.backbone, points, None)}
 
     def make(stage: Stage, out: Path) -> None:
-        tables = {"probes": _depths(profile, stage, points), "ranks": _ranks(profile, stage, ranks)}
-        save(profile, stage, out, tables)
+        save(profile, stage, out, {"probes": _depths(profile, stage, points)})
 
+    config = p.model_dump(exclude={"layers", "poolings"})
     return Stage("probe tables", 1, config, make, inputs, seconds=p.rows * len(points) * 5e-4)
-
-
-def _share(profile: Profile) -> int:
-    """Training rows of the rank choice: as many as the probes have, at most the pool's."""
-    return min(profile.probe.rows, profile.task1.rows) * 8 // 10
 
 
 def _depths(profile: Profile, stage: Stage, points: list[Point]) -> pd.DataFrame:
@@ -77,14 +65,50 @@ def _depths(profile: Profile, stage: Stage, points: list[Point]) -> pd.DataFrame
     return fill(rows.drop(columns=["target", "correct"]), **about)
 
 
-def _ranks(profile: Profile, stage: Stage, settings: list[Setting]) -> pd.DataFrame:
-    frames = []
-    for s in settings:
-        predictions = pd.read_parquet(stage.inputs[f"rank {s.recipe.rank}"].folder / "predictions.parquet")
-        kept = predictions[predictions["part"] == "validation"]
-        tidy = evaluation.evaluate(kept, s.labels, resamples=profile.bootstrap)
-        frames.append(tidy.assign(rank=s.recipe.rank, variant=f"chosen/rank={s.recipe.rank}"))
-    return pd.concat(frames)
+def selection_tables(profile: Profile) -> Stage:
+    """selection.csv: RED's validation accuracy at the profile's depth, pooling and rank and at each one changed.
+
+    Full training rows of the structure split; test rows are never read.
+    """
+    settings = _candidates(profile)
+    inputs = {name: methods.predictions_stage(s) for name, s in settings.items()}
+
+    def make(stage: Stage, out: Path) -> None:
+        save(profile, stage, out, {"selection": _selection(profile, stage, settings)})
+
+    return Stage("selection tables", 2, {"resamples": profile.bootstrap}, make, inputs, seconds=10)
+
+
+def _candidates(profile: Profile) -> dict[str, Setting]:
+    """The settings that are compared, by the variant they are called in the table."""
+    grid, own = profile.selection, profile.chosen
+    here = {"layer": own.layer, "pooling": own.pooling, "rank": own.rank}
+    wanted = [here | {"layer": layer} for layer in grid.layers]
+    wanted += [here | {"pooling": pooling} for pooling in grid.poolings]
+    wanted += [here | {"rank": rank} for rank in grid.ranks]
+    points = sorted({*product(grid.layers, grid.poolings), (own.layer, own.pooling)})  # whichever is chosen: one pass
+    made = features_stage(task1.pool(profile), profile.backbone, [Point(*point) for point in points], None)
+    common = {"seeds": grid.seeds, "methods": ("red",), "features": made}
+    named = {"chosen/" + ",".join(f"{k}={v}" for k, v in c.items()): c for c in [here, *wanted]}
+    return {name: task1.setting(profile, "chosen", "structure", **c, **common) for name, c in named.items()}
+
+
+def _selection(profile: Profile, stage: Stage, settings: dict[str, Setting]) -> pd.DataFrame:
+    """All candidates on the same rows, so that <metric>_below_own is a paired difference: positive, own is better."""
+    frames, about = [], {}
+    own = {name: getattr(profile.chosen, name) for name in ("layer", "pooling", "rank")}
+    for variant, s in settings.items():
+        changed = {name: getattr(s.recipe, name) for name in own}
+        method = "own" if changed == own else variant
+        about[method] = {"variant": variant, **changed, "own": int(method == "own")}
+        predictions = pd.read_parquet(stage.inputs[variant].folder / "predictions.parquet")
+        frames.append(predictions[predictions["part"] == "validation"].assign(method=method))
+    tidy = evaluation.evaluate(
+        pd.concat(frames, ignore_index=True), task1.labels(profile), reference="own", resamples=profile.bootstrap
+    )
+    tidy = tidy[(tidy["group"] == "all") & ~tidy["metric"].str.startswith("mcnemar")]
+    named = pd.DataFrame([about[method] for method in tidy["method"]], index=tidy.index)
+    return tidy.assign(method="red", **named)
 
 
 def main_tables(profile: Profile) -> Stage:
@@ -158,7 +182,7 @@ def _learning(profile: Profile, stage: Stage, settings: list[Setting]) -> pd.Dat
 TABLES: dict[str, Callable[[Profile], Stage]] = {
     "data_checks": data_tables,
     "probes": probe_tables,
-    "ranks": probe_tables,
+    "selection": selection_tables,
     "task1": main_tables,
     "task1_bias": main_tables,
     "task1_confusion": main_tables,

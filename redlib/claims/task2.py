@@ -1,0 +1,124 @@
+"""Verdicts on what the source concludes from Task 2 (4.7)."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from redlib.claims.judging import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    OTHERS,
+    SURVIVES,
+    VERDICT,
+    below_red,
+    best_of_all,
+    judge,
+    routing,
+    together,
+)
+from redlib.claims.reported import METHODS, load
+from redlib.evaluation import ACCURACY_LEVELS, level
+from redlib.results import cell, listed, pick, select
+
+KINDS = {  # the source's kinds of input (4.7.4) -> our groups of rows
+    "addition_only": "pattern=addition",
+    "subtraction_only": "pattern=subtraction",
+    "multi_step": "ops>1",
+    "boundary": "pattern=boundary",
+}
+WORDS = {  # its words -> levels of 4.6.2; it gives no thresholds of its own in 4.7.4
+    "low": {"low"},
+    "low-medium": {"low", "moderate"},
+    "medium": {"moderate"},
+    "high": {"high"},
+}
+DROP = 0.05  # how far accuracy at the boundaries may lie below that of all rows and still be called stable
+
+
+def task2_verdicts(
+    results: pd.DataFrame, labels, variant: str = "operations/chosen", split: str = "structure"
+) -> pd.DataFrame:
+    """Whether each conclusion of 4.7 holds under one definition and recipe on one split: columns as in `verdicts`.
+
+    results: tidy rows of Task 2. LookupError for missing rows.
+    """
+    test = select(results, seed="all", variant=variant, split=split, part="test")
+    found = [*best_of_all(test, "4.7.1"), *_collapse(test), *_by_range(test, labels), *routing(test, "4.7.3-05")]
+    found += [*_every_kind(kinds(results, variant, split))]
+    return pd.DataFrame(found, columns=VERDICT)
+
+
+def _collapse(test: pd.DataFrame) -> Iterator[tuple]:
+    row = pick(test, method="uniform_average", metric="value_accuracy", group="all")
+    said = f"its value accuracy is below {SURVIVES:.0%}"
+    yield "4.7.1", "uniform averaging collapses", said, cell(row), judge(-row["high"], -row["low"], -SURVIVES)
+
+
+def _by_range(test: pd.DataFrame, labels) -> Iterator[tuple]:
+    head = select(test, method="global_head", metric="value_accuracy", group=labels.names).set_index("group")
+    steps = list(pairwise(head.loc[list(labels.names)].to_dict("records")))
+    verdict = together(judge(before["low"] - after["high"], before["high"] - after["low"]) for before, after in steps)
+    said = "its value accuracy falls from every range to the next"
+    measured = listed(f"{value:.3f}" for value in head.loc[list(labels.names), "value"])
+    yield "4.7.2", "the global head degrades from range to range", said, measured, verdict
+    gaps = below_red(test, OTHERS, labels.names)
+    worst = gaps.sort_values("value").iloc[0]
+    verdict = together(judge(row["low"], row["high"]) for _, row in gaps.iterrows())
+    said = "in every range, RED minus each of the source's other methods is above zero"
+    measured = f"smallest: {cell(worst)}, {worst['method']} in {worst['group']}"
+    yield "4.7.2", "RED is the best in every range", said, measured, verdict
+
+
+def _every_kind(found: pd.DataFrame) -> Iterator[tuple]:
+    red = found[found["method"] == "red"]
+    said = f"high for additions, subtractions and several steps; at the boundaries no more than {DROP} below all rows"
+    measured = "; ".join(f"{row.input.replace('_', ' ')}: {row.level}" for row in red.itertuples())
+    yield "4.7.4", "RED is high or stable for every kind of input", said, measured, together(red["verdict"])
+
+
+def kinds(results: pd.DataFrame, variant: str = "operations/chosen", split: str = "structure") -> pd.DataFrame:
+    """The source's level for every kind of input and method (4.7.4) beside ours, by the thresholds of 4.6.2.
+
+    Columns: claim_id, input (the source's kind), group (ours; `all` where every row has several operations), method,
+    stated, level (a question mark where the interval reaches into another), value, low, high, n, verdict. *Stable*
+    and *unstable* are judged by how far value accuracy at the boundaries lies below that of all rows (DROP), the two
+    intervals added as if they were independent.
+    """
+    test = select(results, seed="all", variant=variant, split=split, part="test", metric="value_accuracy")
+    lines = []
+    for claim in load().query("section == '4.7.4'").to_dict("records"):
+        group = KINDS[claim["group"]]
+        group = "all" if group == "ops>1" and group not in set(test["group"]) else group
+        method = METHODS[claim["method"]][0]
+        row = pick(test, method=method, group=group)
+        stated = claim["reported"]
+        judged = (
+            _word(row, stated) if stated in WORDS else _stability(row, pick(test, method=method, group="all"), stated)
+        )
+        about = {"claim_id": claim["claim_id"], "input": claim["group"], "group": group, "method": method}
+        measured = row[["value", "low", "high", "n"]].to_dict()
+        lines.append(about | {"stated": stated, "level": judged[0], **measured, "verdict": judged[1]})
+    return pd.DataFrame(lines)
+
+
+def _word(row: pd.Series, stated: str) -> tuple[str, str]:
+    """Level and verdict of an accuracy against one of WORDS."""
+    order = list(ACCURACY_LEVELS)  # from high to low
+    best, worst = (order.index(level(row[end], "value_accuracy")) for end in ("high", "low"))
+    reached = set(order[best : worst + 1])
+    verdict = HOLDS if reached <= WORDS[stated] else OPEN if reached & WORDS[stated] else FAILS
+    return level(row["value"], "value_accuracy") + (" ?" if len(reached) > 1 else ""), verdict
+
+
+def _stability(row: pd.Series, whole: pd.Series, stated: str) -> tuple[str, str]:
+    """What lies between the boundaries and all rows, and the verdict on `stable` or `unstable`."""
+    gap = row["value"] - whole["value"]
+    low = gap - np.hypot(row["value"] - row["low"], whole["high"] - whole["value"])
+    high = gap + np.hypot(row["high"] - row["value"], whole["value"] - whole["low"])
+    stable = judge(low, high, -DROP)
+    opposite = {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}
+    shown = cell(pd.Series({"value": gap, "low": low, "high": high}))
+    return f"{shown} against all rows", stable if stated == "stable" else opposite[stable]

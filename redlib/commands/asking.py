@@ -1,0 +1,103 @@
+"""Commands that ask trained methods and finished tables.
+
+Rooms that import torch are imported by the command that needs them, so that a mistake is said at once.
+"""
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+
+from redlib import config, paths
+from redlib.commands.shown import add_profile
+
+
+def add(commands) -> None:
+    """Register explain, evaluate, bench and compare."""
+    explain = commands.add_parser("explain", help="how a trained method answers a question, as a card or JSON")
+    explain.add_argument("question", metavar="QUESTION", help="such as 'What is 47 plus 38?'")
+    add_profile(explain, "record")
+    explain.add_argument("--method", default="red", help="a method of the study (default: red)")
+    explain.add_argument("--task", default="task1", help="whose models answer: task1 (the default) or task2")
+    explain.add_argument("--split", default="structure", help="structure (the default), text or phrasing")
+    explain.add_argument("--recipe", default="chosen", help="chosen (the default) or source")
+    explain.add_argument("--json", action="store_true", help="everything, as JSON")
+    explain.set_defaults(call=explain_question)
+
+    evaluate = commands.add_parser("evaluate", help="a stranger's questions (JSONL) through a trained method")
+    evaluate.add_argument("--data", required=True, type=Path, metavar="FILE", help="lines with question and answer")
+    add_profile(evaluate, "auto")
+    evaluate.add_argument("--method", default="red", help="a method of Task 1 (default: red)")
+    evaluate.add_argument("--split", default="structure", help="text, structure (the default) or phrasing")
+    evaluate.add_argument("--recipe", default="chosen", help="chosen (the default) or source")
+    evaluate.add_argument("--seed", default=0, type=int, help="which of the trained seeds (default: 0)")
+    evaluate.set_defaults(call=evaluate_file)
+
+    bench = commands.add_parser("bench", help="a benchmark, side by side in one run; prints rates and ratios")
+    bench.add_argument("name", choices=["features"], help="features: the pass through the backbone")
+    bench.add_argument("--rows", type=int, default=16_000, help="texts of Task 1 that the pass is about (16000)")
+    bench.add_argument("--write", action="store_true", help="write data/results/bench/NAME.csv")
+    bench.set_defaults(call=run_bench)
+
+    compare = commands.add_parser("compare", help="differences between two result sets, with intervals")
+    for side in ("a", "b"):
+        compare.add_argument(side, help="a profile, a folder of tables or a CSV file")
+    compare.set_defaults(call=compare_sets)
+
+
+def explain_question(args: argparse.Namespace) -> None:
+    profile = config.load(args.profile)
+    from redlib.explain.notes import check_text
+    from redlib.study.explaining import explainer
+
+    check_text(args.question)
+    with contextlib.redirect_stdout(sys.stderr):  # what is trained on the way says so, and is no part of the answer
+        opened = explainer(profile, args.task, args.split, args.recipe)
+        explained = opened.explain(args.question, args.method)
+    text = explained.to_json() if args.json else explained.card()
+    if not (args.json or profile.evidence):
+        text += f"\n{profile.name}: machinery only, no evidence"
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding))
+
+
+def evaluate_file(args: argparse.Namespace) -> None:
+    profile = config.load(args.profile)
+    from redlib.study.strangers import evaluate
+
+    table, rejects, how = evaluate(profile, args.data, args.method, args.split, args.recipe, args.seed)
+    for reject in rejects.itertuples():
+        print(f"line {reject.line} rejected: {reject.reason}")
+    note = "" if profile.evidence else ", machinery only, no evidence"
+    print(f"{args.method}, recipe {args.recipe}, split {args.split}, seed {args.seed}, profile {profile.name}{note}")
+    for row in table.itertuples():
+        print(
+            f"{row.metric} {row.value:.4f} [{row.low:.4f}, {row.high:.4f}], n = {row.n}, {len(rejects)} rejects, {how}"
+        )
+
+
+def run_bench(args: argparse.Namespace) -> None:
+    from redlib import bench
+
+    bench.features(args.rows, write=args.write)
+
+
+def compare_sets(args: argparse.Namespace) -> None:
+    from redlib import results
+
+    print(results.compare(_result_set(args.a), _result_set(args.b)).to_string(index=False))
+
+
+def _result_set(name: str) -> Path:
+    """A profile's committed tables, else those of its last run; or the folder or CSV file that `name` is."""
+    places = [Path(name)]
+    if name in config.PROFILES:
+        profile = config.PROFILES[name]
+        places = [paths.results(profile.reads or name), paths.runs(name) / "results"]
+    for place in places:
+        if place.exists():
+            return place
+    raise FileNotFoundError(
+        f"no result set {name!r}; give a folder, a CSV file or a profile that has been run: "
+        f"{', '.join(config.PROFILES)}"
+    )

@@ -1,0 +1,47 @@
+"""The one dial: a `Profile` says how much is computed, on which backbone, with which settings.
+
+`load("laptop", {"task1.rows": 8000})` returns an immutable profile; an unknown profile, field or type is an error
+that names the valid ones. A stage hashes only the parts of the profile that it reads.
+"""
+
+from redlib.config.loading import load
+from redlib.config.profiles import PROFILES
+from redlib.config.sections import (
+    PARTS,
+    Arithmetic,
+    BackboneConfig,
+    Config,
+    Definition,
+    Domain,
+    Pooling,
+    Population,
+    Probe,
+    Profile,
+    Recipe,
+    Selection,
+    Split,
+    Task1,
+    Task2,
+    Training,
+)
+
+__all__ = [
+    "PARTS",
+    "PROFILES",
+    "Arithmetic",
+    "BackboneConfig",
+    "Config",
+    "Definition",
+    "Domain",
+    "Pooling",
+    "Population",
+    "Probe",
+    "Profile",
+    "Recipe",
+    "Selection",
+    "Split",
+    "Task1",
+    "Task2",
+    "Training",
+    "load",
+]

@@ -1,0 +1,135 @@
+"""The profiles: smoke, laptop, full, paper and record."""
+
+from redlib.config.sections import (
+    Arithmetic,
+    BackboneConfig,
+    Definition,
+    Population,
+    Probe,
+    Profile,
+    Recipe,
+    Selection,
+    Task1,
+    Task2,
+    Training,
+)
+
+_TASK2 = Task2(
+    definitions={
+        "operations": Definition(seeds={"text": 5, "structure": 5}, source_seeds={"text": 1, "structure": 1}),
+        "single_heavy": Definition(seeds={"text": 3}, source_seeds={"text": 1}),
+        "operands": Definition(rows=16_000, seeds={"text": 1, "structure": 1}),
+    }
+)
+
+_CHOSEN = Recipe(
+    name="chosen",
+    layer=4,
+    rank=72,
+    base=Training(lr=2e-3, batch=64, max_epochs=60, patience=8, monitor="accuracy"),
+    experts=Training(lr=3e-3, weight_decay=0.1, batch=64, max_epochs=40, patience=8, monitor="accuracy"),
+    routers=Training(lr=1e-3, weight_decay=0.1, batch=256, max_epochs=30, patience=5, monitor="accuracy"),
+    controls=Training(lr=1e-3, weight_decay=0.3, batch=256, max_epochs=40, patience=6, monitor="accuracy"),
+)
+_SOURCE_LOOP = Training(lr=1e-4, batch=64, max_epochs=60, patience=3)
+_SOURCE = Recipe(
+    name="source",
+    layer=-1,
+    rank=144,  # d/4, the middle one of the source (4.9.3)
+    tuned_layers=2,
+    base=_SOURCE_LOOP,
+    experts=_SOURCE_LOOP,
+    routers=_SOURCE_LOOP,
+    controls=_CHOSEN.controls.model_copy(update={"max_epochs": 20}),
+)
+
+
+def _shorter(recipe: Recipe, **max_epochs: int) -> Recipe:
+    """The recipe with fewer epochs at most, by loop."""
+    loops = {name: getattr(recipe, name).model_copy(update={"max_epochs": n}) for name, n in max_epochs.items()}
+    return recipe.model_copy(update=loops)
+
+
+def _tiny(recipe: Recipe, layer: int) -> Recipe:
+    short = {"max_epochs": 2, "lr": 2e-3}
+    stages = ("base", "experts", "routers", "controls")
+    loops = {name: getattr(recipe, name).model_copy(update=short) for name in stages}
+    return recipe.model_copy(update={"layer": layer, "rank": 8, "router_hidden": 16, **loops})
+
+
+def _profiles() -> dict[str, Profile]:
+    full = Profile(name="full", task2=_TASK2, chosen=_CHOSEN, source=_SOURCE)
+    laptop = full.model_copy(
+        update={
+            "name": "laptop",
+            "task1": Task1(
+                rows=16_000,
+                seeds={"text": 3, "structure": 3, "phrasing": 1},
+                source_seeds={"text": 1, "structure": 1},
+                curve_seeds=1,
+                curve_rows=(4_000,),
+            ),
+            "task2": Task2(definitions={"operations": Definition(rows=16_000, seeds={"text": 3, "structure": 3})}),
+            "probe": Probe(rows=3_000, layers=(0, 2, 4, 6, 8, 12, 20, -1), seeds=1),
+            "selection": Selection(
+                layers=(2, 4, 8), poolings=("mean", "mean_skip_first"), ranks=(36, 72, 144), seeds=1
+            ),
+            "arithmetic": Arithmetic(
+                rows=2_500, operator_rows=1_500, layers=(0, 2, 4, 8, 12, 20, -1), network_sites=("pooled",), seeds=1
+            ),
+            "chosen": _shorter(_CHOSEN, experts=24, routers=15, controls=12),
+            "source": _shorter(_SOURCE, base=6, experts=30, routers=8, controls=12),
+        }
+    )
+    smoke = full.model_copy(
+        update={
+            "name": "smoke",
+            "evidence": False,
+            "backbone": BackboneConfig(name="tiny"),
+            "task1": Task1(
+                rows=500,
+                seeds={"text": 2, "structure": 2, "phrasing": 1},
+                source_seeds={"text": 1, "structure": 1},
+                curve_rows=(200,),
+            ),
+            "task2": Task2(
+                definitions={
+                    "operations": Definition(rows=500, seeds={"text": 2, "structure": 2}, source_seeds={"text": 1}),
+                    "single_heavy": Definition(rows=500, seeds={"text": 1}),
+                }
+            ),
+            "probe": Probe(
+                rows=250,
+                layers=(0, 2, -1),
+                hidden=16,
+                seeds=1,
+                training=Training(batch=128, max_epochs=2),
+            ),
+            "selection": Selection(layers=(1, 2), poolings=("mean", "last"), ranks=(4, 8), seeds=1),
+            "population": Population(wordings=2, seeds=2),
+            "arithmetic": Arithmetic(
+                rows=250,
+                operator_rows=250,
+                layers=(0, 2, -1),
+                hidden=16,
+                seeds=1,
+                training=Training(batch=128, max_epochs=2),
+            ),
+            "chosen": _tiny(_CHOSEN, layer=2),
+            "source": _tiny(_SOURCE, layer=-1),
+            "bootstrap": 50,
+        }
+    )
+    paper = full.model_copy(
+        update={
+            "name": "paper",
+            "backbone": BackboneConfig(name="qwen3-0.6b"),
+            "chosen": _CHOSEN.model_copy(update={"rank": 512}),
+            "source": _SOURCE.model_copy(update={"rank": 512}),
+        }
+    )
+    record = full.model_copy(update={"name": "record", "reads": "full"})
+    return {p.name: p for p in (smoke, laptop, full, paper, record)}
+
+
+PROFILES = _profiles()

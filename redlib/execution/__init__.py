@@ -1,0 +1,24 @@
+"""Executing step programs with experts (the source, 4.8): from a table of all steps, many programs at once.
+
+The steps a op b that programs can meet are finitely many. Each executor predicts all of them once; executing a program
+is then a look-up a step, and every error and every step outside the experts' domain is known exactly.
+"""
+
+from redlib.execution.errors import KINDS, budget, compounding, exposure, outcomes
+from redlib.execution.run import Plans, Run, encode, run
+from redlib.execution.table import Look, StepTable, symbolic
+
+__all__ = [
+    "KINDS",
+    "Look",
+    "Plans",
+    "Run",
+    "StepTable",
+    "budget",
+    "compounding",
+    "encode",
+    "exposure",
+    "outcomes",
+    "run",
+    "symbolic",
+]
