@@ -4,6 +4,7 @@ import pytest
 
 from redlib import config, paths, results, study
 from redlib.results.provenance import known_runs
+from redlib.study.about import _data
 
 SMALL = {"task1.rows": 500}
 
@@ -18,6 +19,18 @@ def test_it_names_profile_backbone_seeds_and_the_run_of_the_table(own_cache):
     assert facts["texts"] == "500"
     assert facts["seeds, recipe chosen"] == "text 2, structure 2, phrasing 1"
     assert facts["run"].startswith(f"{table['run'].iloc[0]}, commit ")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "texts"),
+    [
+        ({"task1"}, "500"),
+        ({"task2"}, "operations: 500; single_heavy: 500"),
+        ({"task1", "task2"}, "task 1: 500; operations: 500; single_heavy: 500"),
+    ],
+)
+def test_it_names_the_texts_of_every_task_of_a_table(tasks, texts):
+    assert _data(config.load("smoke", SMALL), tasks)["texts"] == texts
 
 
 def test_the_record_says_whose_results_it_reads_and_computes_nothing(own_cache, tmp_path, monkeypatch):

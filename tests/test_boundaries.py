@@ -16,6 +16,7 @@ from redlib.expressions import Expression, LabelSpace
 from redlib.phrasing import parse
 from redlib.statistics import CurveResampler, interval
 from redlib.study import boundary_tables, table, task1, task2
+from redlib.study.data import read_pool
 from redlib.study.population import population_stage, read_population, seen_pairs
 
 SPACE = LabelSpace()
@@ -363,6 +364,17 @@ def test_figures_have_a_panel_for_each_thing_they_compare(profile):
     assert len(maps.axes) == 2 * 2 + 1  # and the colour bar
     with pytest.raises(LookupError, match="no row with method=planner"):
         figures.draw_pair_maps(table(profile, "operand_maps"), spaces, "smoke", methods=["planner"])
+
+
+def test_two_ranges_instead_of_five_have_one_boundary(profile):
+    two = config.load("smoke", SMALL | {"task1.edges": [50], "task1.rows": 260, "task2.definitions": {}})
+    s = task1.setting(two, "chosen", "structure")
+    stage = population_stage("task1", two.task1, s.labels, 1)
+    rows = datasets.with_operands(read_pool(stage.run()))
+    assert set(rows["range"]) == {0, 1}
+    assert seen_pairs(s, rows, 1)[0].any()
+    shapes = Sweep(rows, s.labels, resamples=5).shapes([answers(rows, rows["range"], space=s.labels)])
+    assert shapes["extra_flips"].value[0] == shapes["extra_variation"].value[0] == 0
 
 
 def test_a_recipe_with_tuned_layers_is_refused(profile):

@@ -41,7 +41,7 @@ def flops(call: Callable[..., Any], *args: Any) -> int:
 
 
 def modules(s: Sizes) -> dict[str, nn.Module]:
-    """The real parts of every method at these sizes, untrained, and the label space's K experts of each bank."""
+    """The real parts of every method at these sizes, untrained."""
     plain, fourier = control_widths(s)
     members = range(s.K)
     return {
@@ -65,7 +65,7 @@ def labels(s: Sizes) -> LabelSpace:
 
 
 def counted(name: str, s: Sizes, made: dict[str, nn.Module] | None = None) -> Cost:
-    """Parameters and FLOPs a text of the real method called `name`; `made`: the `modules` of these sizes, if at hand."""
+    """Parameters and FLOPs a text of the real method called `name`; `made`: the `modules` of these sizes."""
     made = made or modules(s)
     if name == PUBLIC:
         heads, gate = MLPBank(range(s.K), s.d, s.r, s.C), MLPBank([0], s.d, 0, s.K)

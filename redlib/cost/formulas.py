@@ -1,7 +1,7 @@
-"""The formulas of the source (4.10.1) to leading order, RED's in the three forms that it has, and where they break even.
+"""The formulas of the source (4.10.1) to leading order, RED's in its three forms, and where they break even.
 
-Of 4.10: K(dr + rC) + Kd, heads of rank r without a shared classifier. Of 4.4: residuals of rank r that lead back to h, and
-one shared classifier, 2Kdr + dC + Kd. Of the authors' public code: heads of rank r on top of base logits,
+Of 4.10: K(dr + rC) + Kd, heads of rank r without a shared classifier. Of 4.4: residuals of rank r that lead back to h,
+and one shared classifier, 2Kdr + dC + Kd. Of the authors' public code: heads of rank r on top of base logits,
 dC + K(dr + rC) + Kd. A parameter of a linear map is one multiply-add of a text: FLOPs are twice the parameters.
 """
 

@@ -1,5 +1,6 @@
 """Which methods are worth their cost: accuracies joined with costs, and the ones that none other beats."""
 
+import numpy as np
 import pandas as pd
 
 COSTS = ("parameters", "extra_flops")
@@ -27,7 +28,7 @@ def front(frame: pd.DataFrame, cost: str, gain: str = "value") -> pd.Series:
 
     Rows with the same cost and the same gain stand or fall together.
     """
-    cheap, good = frame[cost].to_numpy()[:, None], frame[gain].to_numpy()[:, None]
-    as_good = (cheap.T <= cheap) & (good.T >= good)
-    better = (cheap.T < cheap) | (good.T > good)
-    return pd.Series(~(as_good & better).any(axis=1), frame.index)
+    less = np.subtract.outer(frame[cost].to_numpy(), frame[cost].to_numpy())  # what row i costs beyond row j
+    more = np.subtract.outer(frame[gain].to_numpy(), frame[gain].to_numpy())
+    beaten = (less >= 0) & (more <= 0) & ((less > 0) | (more < 0))
+    return pd.Series(~beaten.any(axis=1), frame.index)

@@ -18,7 +18,7 @@ STEPS = ("training", "inference")
 
 
 def measured_peak(name: str, step: str, batch: int = 16, tokens: int = 64, classes: int = 99) -> dict[str, float]:
-    """Bytes of the process before the backbone is there (`before`) and at most (`peak`), of one step at its true shapes.
+    """Bytes of a process before the backbone is there (`before`) and at most (`peak`), one step at its true shapes.
 
     Weights are arbitrary numbers, in 32 bits: no download. On CUDA its own counter is read, else the resident set. The
     step is the one of `training_memory` (two top layers, AdamW, two steps) or `inference_memory`. ValueError for an

@@ -79,7 +79,7 @@ def _expert(s: Sizes) -> Cost:
 
 
 def control_widths(s: Sizes) -> tuple[int, int]:
-    """Hidden units of the two controls that have as many parameters as RED: with a linear and with a Fourier readout."""
+    """Hidden units of the two controls with as many parameters as RED: of a linear and of a Fourier readout."""
     budget = (s.K * _expert(s) + router_cost(s) + linear(s.d, s.C)).parameters
     return round(budget / (s.d + 1 + s.C)), round(budget / (s.d + 1 + CIRCLES))
 

@@ -33,8 +33,8 @@ COSTS = {"parameters": "parameters beyond the backbone (log scale)", "extra_flop
 
 @style.styled
 def draw_parameters_by_rank(frame: pd.DataFrame, variant: str, ranks: Sequence[int]) -> Figure:
-    """Parameters of each formula by rank, one panel a number of classes. Reads cost_curves: curve = rank. `ranks`: those
-    to be marked."""
+    """Parameters of each formula by rank, one panel a number of classes. Reads cost_curves: curve = rank. `ranks` are
+    marked."""
     rows = select(frame, variant=variant, curve="rank")
     groups = sorted(set(rows["group"]), key=lambda name: -int(name.partition("=")[2]))
     about = f"{variant}  ·  beyond the backbone, to leading order  ·  grey: the ranks of the source (4.9.3)"

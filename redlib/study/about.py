@@ -21,28 +21,28 @@ def about(profile: Profile, name: str = "task1") -> pd.DataFrame:
         "profile": profile.name + (f" (reads the results of {profile.reads})" if profile.reads else ""),
         "evidence": "yes" if profile.evidence else "none, machinery only",
         "backbone": made["backbone"],
-        **(_definitions(profile) if "task2" in set(rows["task"]) else _task1(profile)),
+        **_data(profile, set(rows["task"])),
         "intervals": f"95 %, {profile.bootstrap:,} resamples",
         "run": f"{run}, commit {head[:7]}{' with changes' if changed else ''}",
     }
     return pd.DataFrame({"": facts})
 
 
-def _task1(profile: Profile) -> dict[str, str]:
-    t = profile.task1
-    seeds = {"seeds, recipe chosen": _seeds(t.seeds), "seeds, recipe source": _seeds(t.source_seeds)}
-    return {"texts": f"{t.rows:,}", **seeds}
-
-
-def _definitions(profile: Profile) -> dict[str, str]:
-    """Task 2's, by definition of steps."""
-    made = profile.task2.definitions.items()
-    source = [f"{name} ({_seeds(d.source_seeds)})" for name, d in made if d.source_seeds]
+def _data(profile: Profile, tasks: set[str]) -> dict[str, str]:
+    """Texts and seeds of the tasks that a table is about; Task 2's by definition of steps, Task 1's named beside it."""
+    t, both = profile.task1, {"task1", "task2"} <= tasks
+    sets = {("task 1" if both else ""): t} if "task2" not in tasks or both else {}
+    sets |= profile.task2.definitions if "task2" in tasks else {}
+    source = {name: d.source_seeds for name, d in sets.items() if d.source_seeds}
     return {
-        "texts": ", ".join(f"{name} {d.rows:,}" for name, d in made),
-        "seeds, recipe chosen": ", ".join(f"{name} ({_seeds(d.seeds)})" for name, d in made),
-        "seeds, recipe source": ", ".join(source) or "none",
+        "texts": _listed({name: f"{d.rows:,}" for name, d in sets.items()}),
+        "seeds, recipe chosen": _listed({name: _seeds(d.seeds) for name, d in sets.items()}),
+        "seeds, recipe source": _listed({name: _seeds(seeds) for name, seeds in source.items()}) or "none",
     }
+
+
+def _listed(facts: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {fact}" if name else fact for name, fact in facts.items())
 
 
 def _seeds(by_split: dict[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""The tables of cost: formulas and counts, no training. `cost` by method, `cost_curves` along rank, classes and length."""
+"""The tables of cost, formulas and counts without training: by method, and along rank, classes and length."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -28,14 +28,14 @@ ALL, OWN = "all layers", "as read"  # backbone FLOPs: to the end, or to the laye
 
 
 def cost_tables(profile: Profile) -> Stage:
-    """cost.csv and cost_curves.csv, for the profile's backbone and the shapes of cost.SHAPES (the source, 4.10).
+    """cost.csv and cost_curves.csv, for the profile's backbone and those of cost.SHAPES (`variant`; the source, 4.10).
 
-    cost, by variant (backbone), method, group and rank: parameters, extra_flops (one text), both also `_counted`,
-    parameters_linear_router, extra_flops_skipping, of methods (group C=classes); formula parameters, over_mixture (parameters over the
-    mixture's), experts_over_heads, break_even_rank, rank_ten_times_smaller of the formulas (methods red/4.10 ...);
-    parameters of the backbone by part, flops_per_token; tokens of the prompts; bytes by part (group) of training and
-    inference (shapes of cost.SHAPES). cost_curves, by curve and x: parameters (x rank), break_even_rank (x classes), share of the backbone's
-    FLOPs (x tokens), bytes (x tokens).
+    cost. Of methods, by rank, group C=classes: parameters and extra_flops of one text, both also `_counted`,
+    parameters_linear_router, extra_flops_skipping. Of formulas (method `formula red/4.10` ...): parameters,
+    over_mixture (parameters over the mixture's), experts_over_heads, break_even_rank, rank_ten_times_smaller. Of the
+    backbone: parameters by part, flops_per_token. Of the prompts: tokens_min, _median, _max. Of training and inference
+    (cost.SHAPES): bytes by part. cost_curves, by curve and x: rank (parameters), classes (break_even_rank), tokens
+    (share_of_backbone), length (bytes).
     """
     labels = task1.labels(profile)
     config = {
@@ -88,8 +88,7 @@ def _own(profile: Profile) -> Any:
 def _tidy(lines: list[dict]) -> pd.DataFrame:
     frame = pd.DataFrame([{**NOTHING, **line} for line in lines])
     empty = {"task": "cost", "low": np.nan, "high": np.nan}
-    n = frame["n"] if "n" in frame else pd.NA
-    return frame.assign(**empty, n=n)
+    return frame.assign(**empty, n=frame.get("n", pd.NA))
 
 
 def _of_methods(d: int, labels: LabelSpace, ranks: list[int], hidden: int) -> Iterator[dict]:

@@ -1,5 +1,6 @@
 """Stages for the pool of texts and for the frozen backbone's features over it."""
 
+import json
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +11,7 @@ import transformers
 from redlib import backbone, datasets, features, paths
 from redlib.config import BackboneConfig
 from redlib.models import LabelSpace
-from redlib.study.stage import Stage
+from redlib.study.stage import RECORD, Stage
 
 
 def pool_stage(
@@ -33,8 +34,9 @@ def _make_pool(stage: Stage, out: Path) -> None:
 
 @lru_cache(maxsize=2)
 def read_pool(folder: Path):
-    """The pool in a pool stage's folder."""
-    return datasets.load(folder / "pool.parquet")
+    """The pool in a pool stage's folder, checked against the labels that it was made for."""
+    made = json.loads((folder / RECORD).read_text())["config"]
+    return datasets.load(folder / "pool.parquet", LabelSpace(**made["labels"]))
 
 
 def features_stage(pool: Stage, spec: BackboneConfig, points: tuple[features.Point, ...], states: int | None) -> Stage:
