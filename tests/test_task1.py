@@ -196,6 +196,7 @@ def test_selection_changes_one_thing_at_a_time_and_reads_validation_rows_only(pr
     assert sorted(changed) == [0, *([1] * (len(tried) - 1))]
     assert len(tried) == 1 + 1 + 1 + 1  # the profile's own, and one other depth, pooling and rank
     assert set(shown["part"]) == {"validation"}
+    assert (shown["metric"] == "value_accuracy_below_own").sum() == len(tried) - 1
     s = task1.setting(profile, "chosen", "structure", seeds=1, methods=("red",))
     read = pd.read_parquet(methods.predictions_stage(s).run() / "predictions.parquet")
     read = read[read["part"] == "validation"]

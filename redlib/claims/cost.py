@@ -34,7 +34,7 @@ def cost_verdicts(
     here = select(costs, variant=SOURCE)
     found = [*_formulas(here, space), *_smaller(here, space), *_flops(here, curves, space, _shortest(costs, curves))]
     found += [*_memory(here, curves), *_balance(costs, scores, rank, split)]
-    return pd.DataFrame(found, columns=VERDICT)
+    return pd.DataFrame(found, columns=VERDICT).sort_values("section", kind="stable", ignore_index=True)
 
 
 def _formulas(costs: pd.DataFrame, space) -> Iterator[tuple]:
@@ -58,8 +58,8 @@ def _smaller(costs: pd.DataFrame, space) -> Iterator[tuple]:
     for C in sorted({space.C, space.K}, reverse=True):
         for form in ("red/4.10", "red/4.4"):
             ratio = select(costs, method=f"formula {form}", group=f"C={C}", metric="experts_over_heads")["value"]
-            claim = f"experts are one to two orders of magnitude smaller (formula of {form[4:]})"
-            test = f"at {C} classes, experts have at most a tenth of the heads' parameters"
+            claim = f"experts are one to two orders of magnitude smaller ({form[4:]}, {C} classes)"
+            test = f"by the formula of {form[4:]}, experts have at most a tenth of the heads' parameters"
             yield "4.10.1", claim, test, _span(ratio), _holds(ratio.max() <= 0.1)
     wide = _by_method(costs, space, "parameters_counted")
     ratio = wide["red"] / wide["softmax_moe"]

@@ -99,6 +99,8 @@ def method_cost(name: str, s: Sizes) -> Cost:
 
 def _mixing(name: str, s: Sizes) -> Cost:
     """FLOPs of the weighted sum over experts, and of a classifier that is asked once an expert."""
+    if s.K == 1:  # nothing to sum
+        return Cost()
     corrections, logits = 2 * s.K * s.d, 2 * s.K * s.C
     again = (s.K - 1) * linear(s.d, s.C).flops
     mixing = dict.fromkeys(("red", "red_uniform", "top1"), corrections)

@@ -11,6 +11,8 @@ from redlib.explain.intervention import NOTHING, Intervention
 from redlib.explain.model import Model
 from redlib.explain.notes import MAX_TOKENS
 from redlib.explain.seen import Neighbour, Structures
+from redlib.explain.tipping import Tipping, easiest, tipping
+from redlib.explain.walk import operators, question, read_walk, seconds, walk_table
 
 __all__ = [
     "MAX_TOKENS",
@@ -26,5 +28,13 @@ __all__ = [
     "Neighbour",
     "Reading",
     "Structures",
+    "Tipping",
     "View",
+    "easiest",
+    "operators",
+    "question",
+    "read_walk",
+    "seconds",
+    "tipping",
+    "walk_table",
 ]

@@ -24,6 +24,7 @@ from redlib.figures.cases import (
     draw_case_spread,
     draw_case_weights,
     draw_explanation,
+    draw_walk,
 )
 from redlib.figures.circles import draw_value_circles, value_circles
 from redlib.figures.cost import (
@@ -128,6 +129,7 @@ __all__ = [
     "draw_training_curves",
     "draw_transfer",
     "draw_value_circles",
+    "draw_walk",
     "kind_name",
     "path_steps",
     "save",

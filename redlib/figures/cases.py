@@ -204,3 +204,31 @@ def draw_explanation(e: Explanation, note: str = "") -> Figure:
     values.set_title("probability of every value (dotted: the true one)")
     values.set_xlabel("value")
     return fig
+
+
+@style.styled
+def draw_walk(explained: Sequence[Explanation], note: str = "") -> Figure:
+    """Explanations along the second operand (`explain.read_walk`): routing weights, or range probabilities without a
+    router, over bands for the true range; the answers as marks below, filled where they are right."""
+    one, at = explained[0], [e.expression.terms[1] for e in explained]
+    kind = "range probability" if one.alpha is None else "routing weight"
+    title = f"{kind.capitalize()} of each expert as {one.expression.terms[0]} meets a growing second operand"
+    fig, axes = style.canvas((10.5, 3.9), title, f"{one.method}  ·  {one.model}", note)
+    ax, looks = axes[0, 0], ("red", "softmax_moe", "global_head", "oracle_experts", "uniform_average")
+    for b, e in zip(at, explained, strict=True):
+        shade = 0.08 if e.labels.names.index(e.true_range) % 2 else 0.22
+        ax.axvspan(b - 0.5, b + 0.5, color=style.QUIET, alpha=shade, linewidth=0)
+    for k, name in enumerate(one.labels.names):
+        like = look(looks[k % len(looks)])
+        shares = [(e.range_probabilities if e.alpha is None else e.alpha)[k] for e in explained]
+        ax.plot(at, shares, color=like.color, marker=like.marker, markersize=3, linewidth=1.4, label=name)
+    for right, fill in ((True, style.INK), (False, "none")):
+        mine = [b for b, e in zip(at, explained, strict=True) if e.right is right]
+        label = "right answer" if right else "wrong answer"
+        ax.scatter(mine, [-0.07] * len(mine), s=18, facecolors=fill, edgecolors=style.INK, linewidths=0.8, label=label)
+    ax.set_ylim(-0.12, 1.04)
+    ax.set_xlim(at[0] - 0.5, at[-1] + 0.5)
+    ax.set_xlabel("second operand (bands: the true range)")
+    ax.set_ylabel(kind)
+    style.legend_below(fig, ax, one.labels.K + 2)
+    return fig

@@ -17,6 +17,7 @@ from redlib.study import parts
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 
+_SECONDS = {"experts": 7e-6, "routers": 1.5e-5, "controls": 3e-5}  # a row and epoch, on two cores
 ROUTED = ("red", "softmax_moe")  # their router accuracy is reported on every part
 
 
@@ -91,7 +92,7 @@ def _part_stage(
         {**s.recipe.model_dump(include=set(fields)), "kinds": kinds},
         lambda stage, out: make(s, stage, kinds, out),
         {**_inputs(s), "base": base_stage(s), **extra},
-        2 + s.seeds * s.pool.config["rows"] * 0.002,
+        2 + s.seeds * s.pool.config["rows"] * getattr(s.recipe, name).max_epochs * _SECONDS[name],
     )
 
 

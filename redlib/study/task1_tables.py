@@ -76,7 +76,7 @@ def selection_tables(profile: Profile) -> Stage:
     def make(stage: Stage, out: Path) -> None:
         save(profile, stage, out, {"selection": _selection(profile, stage, settings)})
 
-    return Stage("selection tables", 2, {"resamples": profile.bootstrap}, make, inputs, seconds=10)
+    return Stage("selection tables", 3, {"resamples": profile.bootstrap}, make, inputs, seconds=10)
 
 
 def _candidates(profile: Profile) -> dict[str, Setting]:

@@ -3,6 +3,10 @@
 A callback may run on any thread: it makes text or a finished picture and gives it to the widget, and touches no pyplot.
 """
 
+from redlib.widgets.boundary import BoundaryExplorer
+from redlib.widgets.inspector import RoutingInspector
+from redlib.widgets.operand_map import OperandMap
 from redlib.widgets.savings import SavingsWidget
+from redlib.widgets.what_if import WhatIfPanel, rebalance
 
-__all__ = ["SavingsWidget"]
+__all__ = ["BoundaryExplorer", "OperandMap", "RoutingInspector", "SavingsWidget", "WhatIfPanel", "rebalance"]
