@@ -38,6 +38,7 @@ Ids = Sequence[Sequence[int]]
 
 def features(
     rows: int = 16_000,
+    task: str = "task1",
     backbone: str = "smollm2-135m",
     sample: int = 2_000,
     rounds: int = 3,
@@ -46,13 +47,14 @@ def features(
 ) -> pd.DataFrame:
     """The feature pass (all layers, mean after the final norm) against this machine's rate of matrix products.
 
-    Times `sample` of the `rows` texts (default: of Task 1) a round, an eighth of them in the slow cases: packed ones
-    out of the whole trie, so that they share as much as in a full pass. FLOPs are those that a pass without padding
-    and without sharing needs; `matmul_onednn` is the product on weights laid out for oneDNN, which the packed pass
-    uses. `write` puts the frame (bench, case, metric, value, unit, machine) into data/results/bench/features.csv.
+    Times `sample` of the `rows` texts of a task (or of given `texts`) a round, an eighth of them in the slow cases:
+    packed ones out of the whole trie, so that they share as much as in a full pass. FLOPs are those that a pass without
+    padding and without sharing needs; `matmul_onednn` is the product on weights laid out for oneDNN, which the packed
+    pass uses. Cases are named `<task>, <rows> texts/<case>`. `write` puts the frame (bench, case, metric, value, unit,
+    machine) into data/results/bench/features.csv, beside what other tasks and sizes have there.
     """
     model = backbones.load(backbone)
-    texts = datasets.build("task1", rows, 0)["text"].tolist() if texts is None else list(texts)
+    texts = datasets.build(task, rows, 0)["text"].tolist() if texts is None else list(texts)
     ids = model.encode(texts)
     few = [ids[i] for i in np.random.default_rng(0).permutation(len(ids))[: max(1, sample // 8)]]
     some = _neighbours(packing.sort(ids)[0], sample)
@@ -70,7 +72,8 @@ def features(
     lines += [(case, metric, _ratio(rates[case], rates[base]), "ratio") for case, metric, base in RATIOS]
     lines += [("packed", "nodes_per_token", nodes, "ratio")]
     lines += [("packed", "texts_per_second", median(rates["packed"]) / _flops(model, some) * len(some), "1/s")]
-    return _report("features", lines, write)
+    named = [(f"{task}, {len(texts):,} texts/{case}", *rest) for case, *rest in lines]
+    return _report("features", named, write)
 
 
 def _neighbours(distinct: Ids, sample: int) -> list[Sequence[int]]:
@@ -154,8 +157,10 @@ def _report(bench: str, lines: list[tuple[str, str, float, str]], write: bool) -
     print(frame.drop(columns=["bench", "machine"]).to_string(index=False, float_format="%.3f"))
     print(machine())
     if write:
-        text = frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
-        paths.write_text(paths.results("bench") / f"{bench}.csv", text)
+        file = paths.results("bench") / f"{bench}.csv"
+        others = pd.read_csv(file) if file.is_file() else frame[:0]
+        kept = pd.concat([others[~others["case"].isin(frame["case"])], frame], ignore_index=True)
+        paths.write_text(file, kept.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
     return frame
 
 

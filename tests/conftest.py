@@ -15,6 +15,15 @@ def own_cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """One cache for the tests of a module: its stages are made once and read many times."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REDLIB_CACHE", str(folder))
+        yield folder
+
+
 PARAMETERS = 'profile: str = "auto"\noverrides: dict = {}'
 
 

@@ -17,12 +17,18 @@ def test_features_bench_reports_every_case_and_writes_only_when_asked(tmp_path, 
     assert list(frame.columns) == ["bench", "case", "metric", "value", "unit", "machine"]
     assert (frame["value"] > 0).all()
     ratios = set(frame.loc[frame["unit"] == "ratio", ["case", "metric"]].itertuples(index=False, name=None))
-    assert {("plain", "effective_over_matmul"), ("packed", "effective_over_matmul")} <= ratios
-    assert ("packed", "over_padded_transformers") in ratios
+    wanted = {("plain", "effective_over_matmul"), ("packed", "effective_over_matmul")}
+    wanted |= {("packed", "over_padded_transformers")}
+    assert {(f"task1, {len(TEXTS)} texts/{case}", metric) for case, metric in wanted} <= ratios
     assert "effective_over_matmul" in capsys.readouterr().out
     written = bench.features(backbone="tiny", sample=64, rounds=1, texts=TEXTS, write=True)
     stored = pd.read_csv(tmp_path / "bench" / "features.csv")
     pd.testing.assert_frame_equal(stored, written, rtol=1e-5)
+    fewer = bench.features(backbone="tiny", sample=64, rounds=1, texts=TEXTS[:32], write=True)
+    bench.features(backbone="tiny", sample=64, rounds=1, texts=TEXTS, write=True)
+    stored = pd.read_csv(tmp_path / "bench" / "features.csv")
+    assert len(stored) == len(written) + len(fewer), "another size stands beside it, the same one is replaced"
+    assert not stored.duplicated(["case", "metric"]).any()
 
 
 def test_flops_of_a_text_are_those_of_its_products():

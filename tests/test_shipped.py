@@ -22,14 +22,6 @@ QUERIES = ["What is 47 plus 38?", "What is 40 plus 1?", "What is 18 plus 7 minus
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REDLIB_CACHE", str(folder))
-        yield folder
-
-
-@pytest.fixture(scope="module")
 def profile(cache):
     return config.load("smoke", SMALL)
 

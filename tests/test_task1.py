@@ -13,15 +13,6 @@ from redlib.study.settings import Data
 SMALL = {"task1.rows": 250, "task1.seeds": {"text": 2, "structure": 1}, "task1.source_seeds": {"structure": 1}}
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """One cache for the module's tests: the stages are made once and read many times."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REDLIB_CACHE", str(folder))
-        yield folder
-
-
 @pytest.fixture
 def profile(cache):
     return config.load("smoke", SMALL)

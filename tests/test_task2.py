@@ -22,15 +22,6 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """One cache for the module's tests: the stages are made once and read many times."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REDLIB_CACHE", str(folder))
-        yield folder
-
-
 @pytest.fixture
 def profile(cache):
     return config.load("smoke", SMALL)

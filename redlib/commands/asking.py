@@ -35,7 +35,8 @@ def add(commands) -> None:
 
     bench = commands.add_parser("bench", help="a benchmark, side by side in one run; prints rates and ratios")
     bench.add_argument("name", choices=["features"], help="features: the pass through the backbone")
-    bench.add_argument("--rows", type=int, default=16_000, help="texts of Task 1 that the pass is about (16000)")
+    bench.add_argument("--rows", type=int, default=16_000, help="texts that the pass is about (16000)")
+    bench.add_argument("--task", choices=["task1", "task2"], default="task1", help="whose texts (task1)")
     bench.add_argument("--write", action="store_true", help="write data/results/bench/NAME.csv")
     bench.set_defaults(call=run_bench)
 
@@ -79,7 +80,7 @@ def evaluate_file(args: argparse.Namespace) -> None:
 def run_bench(args: argparse.Namespace) -> None:
     from redlib import bench
 
-    bench.features(args.rows, write=args.write)
+    bench.features(args.rows, args.task, write=args.write)
 
 
 def compare_sets(args: argparse.Namespace) -> None:

@@ -130,12 +130,14 @@ def draw_memory(costs: pd.DataFrame, curves: pd.DataFrame, variant: str, border:
     left.set_xlabel("GB (1e9 bytes)")
     left.invert_yaxis()
     lengths = select(curves, variant=variant, curve="length").assign(value=lambda f: f["value"] / 1e9)
-    for name, shade in {"training, float32": PARTS["working"], "inference, float32": PARTS["weights"]}.items():
+    for name, dashes, shade, away in (
+        ("training, float32", "-", PARTS["working"], 12),
+        ("inference, float32", "--", PARTS["weights"], -16),
+    ):
         line = select(lengths, method=name).sort_values("x")
-        dashes = "-" if name.startswith("training") else "--"
         right.plot(line["x"], line["value"], dashes, marker="o", color=shade.color)
-        end = {"xytext": (-10, -8), "textcoords": "offset points", "ha": "right", "size": 8.5}
-        right.annotate(name, (line["x"].iloc[-1], line["value"].iloc[-1]), **end)
+        at = (line["x"].iloc[1], line["value"].iloc[1])
+        right.annotate(name, at, (0, away), textcoords="offset points", ha="center", size=8.5)
     right.axhline(border, color=style.INK, linewidth=1)
     right.set_xscale("log", base=2)
     right.xaxis.set_major_formatter(ScalarFormatter())

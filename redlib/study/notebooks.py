@@ -105,6 +105,11 @@ NOTEBOOKS = (
         ("cases", "case_picks", "case_routes", "case_spread"),
     ),
     Notebook(
+        "15_routing_inspector",
+        "What does RED do with any question, and what would it do if it were routed otherwise?",
+        ("operand_maps",),
+    ),
+    Notebook(
         "21_cost_and_complexity",
         "What does each method cost, in parameters, FLOPs and memory?",
         ("cost", "cost_curves", "task1", "selection"),

@@ -5,12 +5,12 @@ function render({ model, el }) {
   button.className = "jupyter-button widget-button";
   button.style.width = "130px";
   const code = document.createElement("code");
-  code.style.cssText = "flex:1;overflow:auto;white-space:nowrap;font-size:11px;line-height:28px";
+  code.style.cssText = "flex:1;min-width:0;overflow:auto;white-space:nowrap;font-size:11px;line-height:28px";
   code.tabIndex = 0;
   const told = document.createElement("span");
   told.setAttribute("role", "status");
   told.style.cssText = "width:70px;font-size:11px;line-height:28px";
-  el.style.cssText = "display:flex;gap:6px;height:30px;width:100%;overflow:hidden";
+  el.style.cssText = "display:flex;gap:6px;height:30px;width:100%;min-width:0;overflow:hidden";
   el.append(button, told, code);
 
   const show = () => {

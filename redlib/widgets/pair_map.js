@@ -10,17 +10,14 @@ function render({ model, el }) {
 
   const [low, high, left, top, cell] = model.get("geometry");
   const cells = high - low + 1;
-  const mark = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  mark.setAttribute("width", cell + 2);
-  mark.setAttribute("height", cell + 2);
+  const mark = document.createElementNS("http://www.w3.org/2000/svg", "g");
   mark.setAttribute("fill", "none");
-  mark.setAttribute("stroke", "#D55E00");
-  mark.setAttribute("stroke-width", 2.5);
+  const frame = `<rect x="-1.5" y="-1.5" width="${cell + 3}" height="${cell + 3}"`;
+  mark.innerHTML = `${frame} stroke="#fff" stroke-width="5"/>${frame} stroke="#000" stroke-width="2"/>`;
 
   const place = () => {
     const [first, second] = model.get("pair");
-    mark.setAttribute("x", left + (second - low) * cell - 1);
-    mark.setAttribute("y", top + (high - first) * cell - 1);
+    mark.setAttribute("transform", `translate(${left + (second - low) * cell} ${top + (high - first) * cell})`);
   };
   const draw = () => {
     box.innerHTML = model.get("picture");

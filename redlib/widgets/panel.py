@@ -118,7 +118,7 @@ class Panel(ipywidgets.VBox):
 
 
 def _piece(height: int) -> ipywidgets.HTML:
-    layout = {"height": f"{height}px", "min_height": f"{height}px", "overflow": "auto hidden", "margin": "0"}
+    layout = {"height": f"{height}px", "min_height": f"{height}px", "overflow": "auto", "margin": "0"}
     return ipywidgets.HTML(layout=layout)
 
 

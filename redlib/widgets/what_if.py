@@ -1,6 +1,7 @@
 """What-if panel: sliders for the weights and for every expert, and the answer that follows."""
 
 from collections.abc import Collection, Sequence
+from math import isclose
 from typing import Any
 
 import ipywidgets
@@ -11,6 +12,7 @@ from redlib.widgets import pieces
 from redlib.widgets.inspector import QUESTION
 from redlib.widgets.panel import Panel, Shown, control, methods_control, reader, row
 
+STEP = 0.01  # of the sliders of the weights
 HEIGHTS = {"verdict": 36, "tipping": 44, "weights": 172, "waterfall": 172, "distribution": 174, "notes": 132}
 
 
@@ -37,25 +39,25 @@ class WhatIfPanel(Panel):
     """A view of `explainer.explain(reading, method, intervention)` and `explain.tipping`; no move needs the backbone.
 
     While nobody has moved a weight they are the router's, softer or harder by the temperature, and the sliders show
-    them. Moving one fixes all of them and puts the temperature back to 1; moving the temperature gives them back to
-    the router. `intervention` is what the controls say.
+    them, rounded to their steps. Moving one fixes all of them and puts the temperature back to 1; moving the
+    temperature gives them back to the router. `intervention` is what the controls say; `weights` are those in force.
     """
 
     def __init__(self, explainer: Explainer, text: str = QUESTION):
         super().__init__(HEIGHTS)
         self.explainer, self._read = explainer, reader(explainer)
         labels = self.labels = explainer.labels
-        self.by_hand = False
+        self.by_hand, self.weights = False, (0.0,) * labels.K
         self.text = control(ipywidgets.Text, "question", 460, value=text, continuous_update=False)
         self.method = methods_control(explainer.model().routed)
         self.normalise = _button("keep the sum at 1", 150, True, "the other weights make room for the one that moves")
         self.temperature = control(
-            ipywidgets.FloatLogSlider, "temperature", 300, value=1.0, min=-1, max=1, step=0.02, readout_format=".2f"
+            ipywidgets.FloatLogSlider, "temperature", 320, 95, value=1.0, min=-1, max=1, step=0.02, readout_format=".2f"
         )
         self.noise_seed = control(ipywidgets.BoundedIntText, "noise seed", 150, min=0, max=9999)
         self.reset = ipywidgets.Button(description="reset", tooltip="undo every change", layout={"width": "80px"})
         self.weight = [
-            _slider(f"{name} {low}-{high}", 320, 0.0, 1.0, 0.01, 0.0, f"weight of {name}")
+            _slider(f"{name} {low}-{high}", 320, 0.0, 1.0, STEP, 0.0, f"weight of {name}")
             for name, (low, high) in zip(labels.names, labels.bounds, strict=True)
         ]
         self.lock_weight = [_button("lock", 60, False, f"hold the weight of {name}") for name in labels.names]
@@ -97,29 +99,35 @@ class WhatIfPanel(Panel):
     def intervention(self) -> Intervention:
         names = self.labels.names
         return Intervention(
-            weights=tuple(slider.value for slider in self.weight) if self.by_hand else None,
+            weights=self.weights if self.by_hand else None,
             drop=tuple(name for name, button in zip(names, self.drop, strict=True) if button.value),
             scale={name: s.value for name, s in zip(names, self.scale, strict=True) if s.value != 1.0},
             noise={name: s.value for name, s in zip(names, self.noise, strict=True) if s.value != 0.0},
-            temperature=self.temperature.value,
+            temperature=1.0 if self.by_hand else self.temperature.value,
             noise_seed=self.noise_seed.value,
         )
 
     def _move(self, moved: int | None) -> None:
         """A weight was moved by hand, or (None) the weights are to add up to 1 again."""
         with self.lock:
-            if self._quiet:
+            if self._quiet or (moved is not None and self._echo(moved)):
                 return
             with self.quietly():
                 self.by_hand, self.temperature.value = True, 1.0
+                new = [self.weight[k].value if k == moved else weight for k, weight in enumerate(self.weights)]
                 if self.normalise.value:
                     locked = {k for k, button in enumerate(self.lock_weight) if button.value}
-                    self._set_weights(rebalance([slider.value for slider in self.weight], moved, locked))
+                    new = rebalance(new, moved, locked)
+                self._set_weights(new)
         self.refresh()
+
+    def _echo(self, k: int) -> bool:
+        """Whether a slider only says what it was given: a browser sends it back, rounded to its steps."""
+        return abs(self.weight[k].value - _rounded(self.weights[k])) < STEP / 4
 
     def _soften(self, change: Any) -> None:
         with self.lock:
-            if self._quiet:
+            if self._quiet or (self.by_hand and isclose(change["new"], 1.0)):
                 return
             self.by_hand = False
         self.refresh()
@@ -134,8 +142,9 @@ class WhatIfPanel(Panel):
         self.refresh()
 
     def _set_weights(self, weights: Sequence[float]) -> None:
+        self.weights = tuple(weights)
         for slider, weight in zip(self.weight, weights, strict=True):
-            slider.value = weight
+            slider.value = _rounded(weight)
 
     def asked(self) -> tuple[str, str, Intervention]:
         return self.text.value, self.method.value, self.intervention
@@ -152,6 +161,10 @@ class WhatIfPanel(Panel):
         super().show(shown)
         if shown.explanation is not None and not self.by_hand:
             self._set_weights(shown.explanation.alpha)
+
+
+def _rounded(weight: float) -> float:
+    return round(round(weight / STEP) * STEP, 9)
 
 
 def _slider(

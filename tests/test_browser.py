@@ -1,0 +1,202 @@
+"""Notebook 15 in JupyterLab, in a real browser: run, typed into, dragged, and read back from the page.
+
+Needs chromium and chromedriver on the PATH; nothing is installed or downloaded here.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from redlib import config, paths
+from redlib.explain import Intervention
+from redlib.study import explaining
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra `test`)")
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+DRIVER = shutil.which("chromedriver")
+MISSING = [name for name, found in (("chromium", BROWSER), ("chromedriver", DRIVER)) if not found]
+pytestmark = [
+    pytest.mark.notebooks,
+    pytest.mark.skipif(bool(MISSING), reason=f"no {' and no '.join(MISSING)} on the PATH"),
+]
+NOTEBOOK, QUERY, OTHER = "15_routing_inspector.ipynb", "What is 47 plus 38?", "What is 32 plus 19?"
+PATIENCE = 90  # seconds for the notebook to run
+SETTINGS = {
+    "notebook-extension/tracker": '{"windowingMode": "none"}',  # cells out of sight are on the page too
+    "apputils-extension/notification": '{"fetchNews": "false", "checkForUpdates": false}',
+}
+PANEL = "document.querySelectorAll('.red-verdict')[arguments[0]].closest('.jp-OutputArea-output')"
+TROUBLE = re.compile(r"Traceback|^\[[EC] |Exception|Error", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A JupyterLab with a copy of the notebook and settings of its own: (address, file of its log and its kernel's)."""
+    home = tmp_path_factory.mktemp("lab")
+    (home / "work").mkdir()
+    shutil.copy(paths.root() / "notebooks" / NOTEBOOK, home / "work")
+    for name, text in SETTINGS.items():
+        file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    own = {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces"}
+    own |= {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
+    environment = os.environ | {name: str(home / folder) for name, folder in own.items()} | {"REDLIB_PROFILE": "smoke"}
+    options = {
+        "ServerApp.port": port,
+        "ServerApp.token": "lab",
+        "ServerApp.root_dir": home / "work",
+        "ServerApp.allow_root": True,
+        "LabApp.expose_app_in_browser": True,
+    }
+    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", *(f"--{k}={v}" for k, v in options.items())]
+    log = home / "log.txt"
+    with log.open("w") as out:
+        server = subprocess.Popen(command, cwd=home, env=environment, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        wait(lambda: answers(f"http://127.0.0.1:{port}/api?token=lab"), 60, "JupyterLab does not start")
+        yield f"http://127.0.0.1:{port}/lab/tree/{NOTEBOOK}?token=lab&reset", log
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def answers(address):
+    try:
+        with urllib.request.urlopen(address, timeout=5) as page:
+            return page.status == 200
+    except OSError:
+        return False
+
+
+def wait(done, seconds, otherwise):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = done()
+        if found:
+            return found
+        time.sleep(0.1)
+    pytest.fail(otherwise() if callable(otherwise) else otherwise)
+
+
+@pytest.fixture
+def page(lab, tmp_path):
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1500,1400"):
+        options.add_argument(flag)
+    options.add_argument(f"--user-data-dir={tmp_path / 'browser'}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    driver.get(lab[0])
+    try:
+        yield Page(driver)
+    finally:
+        driver.quit()
+
+
+class Page:
+    """What is on the page, by the class names of the widgets' pieces."""
+
+    def __init__(self, driver):
+        self.driver = driver
+
+    def run_all(self):
+        ready = "return !!(window.jupyterapp && jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel)"
+        wait(lambda: self.driver.execute_script(ready), 60, "the notebook does not open")
+        self.driver.set_script_timeout(PATIENCE)
+        run = "const done = arguments[0]; jupyterapp.commands.execute('notebook:run-all-cells').then(done, done)"
+        self.driver.execute_async_script(run)
+        wait(lambda: len(self.all(".red-verdict")) >= 4 and len(self.all(".red-pair-map svg")) == 1, 30, self.outputs)
+
+    def outputs(self):
+        return "the widgets do not appear; outputs: " + " | ".join(e.text for e in self.all(".jp-OutputArea-output"))
+
+    def all(self, selector, inside=None):
+        return (inside or self.driver).find_elements("css selector", selector)
+
+    def panel(self, number):
+        """The output that holds the widget at that place."""
+        return self.driver.execute_script(f"return {PANEL}", number)
+
+    def control(self, number, description, kind="input"):
+        found = f".//label[normalize-space()='{description}']/following-sibling::*/descendant-or-self::{kind}"
+        return self.panel(number).find_element("xpath", found)
+
+    def weights(self, number):
+        read = f"return [...{PANEL}.querySelectorAll('.red-weight')].map(piece => piece.textContent)"
+        return [float(text) for text in self.driver.execute_script(read, number)]
+
+    def answer(self, number):
+        return int(self.driver.execute_script(f"return {PANEL}.querySelector('.red-verdict').dataset.value", number))
+
+    def shows(self, number, e):
+        """Whether the panel at that place shows this explanation's weights and answer."""
+        found = self.weights(number)
+        return (
+            self.answer(number) == e.answer.value
+            and max(abs(a - b) for a, b in zip(found, e.alpha, strict=True)) < 6e-4  # three digits are shown
+        )
+
+
+def test_the_notebook_answers_in_a_browser_as_explain_does(lab, page, tmp_path):
+    page.run_all()
+    explainer = explaining.explainer(config.load("smoke"))
+    keys = webdriver.Keys
+
+    typed = page.control(0, "question")
+    for text in (OTHER, QUERY):
+        typed.send_keys(keys.CONTROL, "a")
+        typed.send_keys(text, keys.ENTER)
+        e = explainer.explain(text)
+        wait(lambda e=e: page.shows(0, e), 10, f"the inspector does not show what explain says of {text}")
+    beside = [float(piece.text) for piece in page.all(".red-beside", page.panel(0))]
+    assert beside == [0.02, 0.04, 0.14, 0.28, 0.52], "the weights that the source reports"
+    assert len(page.all(".red-method", page.panel(0))) == len(e.methods)
+
+    assert page.shows(1, e), "the sliders start as the router's weights, and showing them moves nothing"
+    first, *others = page.all(".noUi-handle", page.panel(1))[1:]  # the temperature's is above them
+    start = e.alpha
+    first.send_keys(keys.ARROW_RIGHT * 5)
+    wait(lambda: abs(page.weights(1)[0] - start[0]) > 0.03, 10, "the slider of the first weight does not move")
+    moved = page.weights(1)
+    assert sum(moved) == pytest.approx(1, abs=0.003)
+    assert page.shows(1, explainer.explain(QUERY, intervention=Intervention(weights=moved)))
+    drag = webdriver.ActionChains(page.driver).click_and_hold(first).move_by_offset(60, 0).release()
+    drag.perform()
+    wait(lambda: page.weights(1)[0] > moved[0] + 0.1, 10, "the slider of the first weight cannot be dragged")
+    assert page.shows(1, explainer.explain(QUERY, intervention=Intervention(weights=page.weights(1))))
+    assert len(others) >= explainer.labels.K - 1
+
+    second = page.all(".noUi-handle", page.panel(2))[0]
+    before = page.weights(2)
+    second.send_keys(keys.ARROW_RIGHT)
+    wait(lambda: page.weights(2) != before, 10, "the boundary explorer does not move")
+
+    grid = page.all(".red-pair-map", page.panel(3))[0]
+    pair = [int(page.control(3, name).get_attribute("value")) for name in ("first", "second")]
+    grid.send_keys(keys.ARROW_DOWN)
+    e = explainer.explain(f"What is {pair[0] - 1} plus {pair[1]}?")
+    wait(lambda: page.shows(3, e), 10, "the arrow keys do not move to another pair")
+    webdriver.ActionChains(page.driver).move_to_element_with_offset(grid, 0, 0).click().perform()
+    wait(lambda: not page.shows(3, e), 10, "a click does not explain another pair")
+    pair = [int(page.control(3, name).get_attribute("value")) for name in ("first", "second")]
+    assert page.shows(3, explainer.explain(f"What is {pair[0]} plus {pair[1]}?"))
+
+    page.driver.execute_script("arguments[0].scrollIntoView()", page.panel(0))
+    assert page.driver.save_screenshot(str(tmp_path / "inspector.png"))
+    page.driver.execute_script("arguments[0].scrollIntoView()", page.panel(1))
+    assert page.driver.save_screenshot(str(tmp_path / "what_if.png"))
+    assert [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert TROUBLE.findall(Path(lab[1]).read_text()) == []
