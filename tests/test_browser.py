@@ -69,7 +69,11 @@ def lab(tmp_path_factory):
         yield f"http://127.0.0.1:{port}/lab/tree/{NOTEBOOK}?token=lab&reset", log
     finally:
         server.terminate()
-        server.wait(20)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
 def answers(address):
@@ -178,6 +182,10 @@ def test_the_notebook_answers_in_a_browser_as_explain_does(lab, page, tmp_path):
     wait(lambda: page.weights(1)[0] > moved[0] + 0.1, 10, "the slider of the first weight cannot be dragged")
     assert page.shows(1, explainer.explain(QUERY, intervention=Intervention(weights=page.weights(1))))
     assert len(others) >= explainer.labels.K - 1
+
+    page.panel(1).find_element("xpath", ".//button[normalize-space()='copy as code']").click()
+    told = page.all("[role=status]", page.panel(1))[-1]
+    wait(lambda: told.text in ("copied", "press Ctrl+C"), 10, "nobody says whether the code was copied")
 
     second = page.all(".noUi-handle", page.panel(2))[0]
     before = page.weights(2)

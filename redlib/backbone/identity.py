@@ -35,8 +35,8 @@ def weights_id(tensors: Iterable[Tensor], tokenizer: Any, config: Any) -> str:
     parts = {
         "vocabulary": sorted(tokenizer.get_vocab().items(), key=lambda pair: pair[1]),
         "merges": backend["model"].get("merges"),
-        "normalizer": backend["normalizer"],
-        "pre_tokenizer": backend["pre_tokenizer"],
+        "normalizer": _canonical(backend["normalizer"]),
+        "pre_tokenizer": _canonical(backend["pre_tokenizer"]),
         "config": {name: getattr(config, name) for name in FIELDS},
         "numbers": {
             "rms_norm_eps": f"{config.rms_norm_eps:.6g}",
@@ -45,6 +45,18 @@ def weights_id(tensors: Iterable[Tensor], tokenizer: Any, config: Any) -> str:
     }
     digest.update(json.dumps(parts, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def _canonical(step: Any) -> Any:
+    """A tokenizer's step as every version of transformers would write it: a sequence of nothing is no step, and
+    `trim_offsets` moves the spans that are reported, never the tokens."""
+    if isinstance(step, list):
+        return [_canonical(part) for part in step]
+    if not isinstance(step, dict):
+        return step
+    if step.get("type") == "Sequence" and not any(value for key, value in step.items() if key != "type"):
+        return None
+    return {key: True if key == "trim_offsets" else _canonical(value) for key, value in step.items()}
 
 
 def stored(folder: Path) -> Iterator[Tensor]:

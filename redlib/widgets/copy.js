@@ -5,16 +5,17 @@ function render({ model, el }) {
   button.className = "jupyter-button widget-button";
   button.style.width = "130px";
   const code = document.createElement("code");
-  code.style.cssText = "flex:1;min-width:0;overflow:auto;white-space:nowrap;font-size:11px;line-height:28px";
-  code.tabIndex = 0;
+  code.style.cssText = "flex:1;overflow:hidden;text-overflow:ellipsis;white-space:nowrap;line-height:28px";
   const told = document.createElement("span");
   told.setAttribute("role", "status");
   told.style.cssText = "width:70px;font-size:11px;line-height:28px";
-  el.style.cssText = "display:flex;gap:6px;height:30px;width:100%;min-width:0;overflow:hidden";
-  el.append(button, told, code);
+  const line = document.createElement("div");
+  line.style.cssText = "display:flex;gap:6px;height:32px;overflow:hidden";
+  line.append(button, told, code);
+  el.append(line);
 
   const show = () => {
-    code.textContent = model.get("code");
+    code.textContent = code.title = model.get("code");
     told.textContent = "";
     button.disabled = !model.get("code");
   };

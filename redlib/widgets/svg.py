@@ -16,8 +16,9 @@ HATCH = (
 def picture(width: int, height: int, label: str, parts: Iterable[str]) -> str:
     """An SVG picture that says `label` to who cannot see it."""
     return (
-        f'<svg role="img" aria-label="{html.escape(label)}" width="{width}" height="{height}" font-size="11" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" fill="currentColor">{"".join(parts)}</svg>'
+        f'<svg role="img" aria-label="{html.escape(label)}" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" style="display:block;font:11px sans-serif" fill="currentColor">'
+        f"{''.join(parts)}</svg>"
     )
 
 
