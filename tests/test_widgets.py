@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_explain import LABELS, QUERY, model, random_parts
 
@@ -378,6 +378,7 @@ def test_weights_that_are_not_kept_at_one_stay_where_they_are_put(what_if):
     moved=st.none() | st.integers(0, 6),
     locked=st.sets(st.integers(0, 6)),
 )
+@example(weights=[0.0, 0.5, 5e-324], moved=None, locked={0, 1})  # too small to be multiplied
 def test_rebalanced_weights_are_weights_and_locked_ones_stay(weights, moved, locked):
     n = len(weights)
     moved = None if moved is None else moved % n

@@ -12,6 +12,7 @@ from redlib.widgets import pieces
 from redlib.widgets.inspector import QUESTION
 from redlib.widgets.panel import Panel, Shown, control, methods_control, reader, row
 
+NO_WEIGHT = 1e-9
 STEP = 0.01  # of the sliders of the weights
 HEIGHTS = {"verdict": 36, "tipping": 44, "weights": 172, "waterfall": 172, "distribution": 174, "notes": 132}
 
@@ -31,7 +32,7 @@ def rebalance(weights: Sequence[float], moved: int | None, locked: Collection[in
         room = max(room - new[moved], 0.0)
     total = sum(new[k] for k in free)
     for k in free:
-        new[k] = room * new[k] / total if total > 0 else room / len(free)
+        new[k] = room * (new[k] / total) if total > NO_WEIGHT else room / len(free)
     return tuple(new)
 
 
