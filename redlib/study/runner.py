@@ -133,16 +133,20 @@ class Runner:
     def on_record(self, notebooks: Iterable[Notebook], say: Say = print) -> tuple[Notebook, ...]:
         """The notebooks whose tables the record holds; a line names every other one and what it lacks.
 
-        A profile that does not read a record makes what it needs: all of them.
+        A profile that does not read a record makes what it needs: all of them. FileNotFoundError, as for a single
+        notebook, when there is none left.
         """
-        kept, folder = [], paths.results(self.profile.reads) if self.profile.reads else None
-        for notebook in notebooks:
-            lacks = [name for name in notebook.tables if folder and not (folder / f"{name}.csv").is_file()]
-            if lacks:
-                say(f"{notebook.name} is left out: the record of {self.profile.reads} has no {', '.join(lacks)} yet")
-            else:
-                kept.append(notebook)
-        return tuple(kept)
+        notebooks, lacking = tuple(notebooks), {}
+        for notebook in notebooks if self.profile.reads else ():
+            folder = paths.results(self.profile.reads)
+            lacking[notebook] = [name for name in notebook.tables if not (folder / f"{name}.csv").is_file()]
+        kept = tuple(notebook for notebook in notebooks if not lacking.get(notebook))
+        if not kept:
+            self._check(notebooks)
+        for notebook, names in lacking.items():
+            if names:
+                say(f"{notebook.name} is left out: the record of {self.profile.reads} has no {', '.join(names)} yet")
+        return kept
 
     def _check(self, notebooks: Iterable[Notebook]) -> None:
         """What cannot work is said before hours of work, not after."""
