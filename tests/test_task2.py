@@ -179,8 +179,8 @@ def test_unknown_steps_are_named(profile):
 
 def test_about_names_texts_and_seeds_of_every_definition(profile):
     facts = study.about(profile, "task2").iloc[:, 0]
-    assert facts["texts"] == "operations 500, single_heavy 500"
-    assert facts["seeds, recipe chosen"] == "operations (text 2, structure 1), single_heavy (text 1)"
+    assert facts["texts"] == "operations: 500; single_heavy: 500"
+    assert facts["seeds, recipe chosen"] == "operations: text 2, structure 1; single_heavy: text 1"
     assert facts["seeds, recipe source"] == "none"
 
 
