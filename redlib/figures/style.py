@@ -191,6 +191,19 @@ def points(ax: Axes, x, y, low, high, style: Look, horizontal: bool = False, hol
     )
 
 
+def dots_by_split(ax: Axes, rows, down: str, order) -> list[str]:
+    """Accuracies in one panel: a line an entry of `order` (column `down`), upwards, and on it a dot a split, which are
+    returned: both, or the one that the rows have."""
+    splits = [split for split in ("text", "structure") if split in set(rows["split"])]
+    for split, shift in zip(splits, np.linspace(0.15, -0.15, 2) if len(splits) > 1 else [0.0], strict=True):
+        mine = rows[rows["split"] == split].set_index(down).reindex(order)
+        at = np.arange(len(order)) + shift
+        points(ax, mine["value"], at, mine["low"], mine["high"], SPLITS[split], True, split == "structure")
+    ax.set_xlim(-0.03, 1.03)
+    ax.set_ylim(-0.6, len(order) - 0.4)
+    return splits
+
+
 def legend_below(fig: Figure, ax: Axes, columns: int = 4) -> None:
     """The legend of an axes below the whole figure."""
     handles, labels = ax.get_legend_handles_labels()

@@ -35,13 +35,8 @@ def draw_accuracy_by_range(
     size = (2.0 * len(groups) + 2.2, 0.31 * len(methods) + 2.4)
     fig, axes = style.canvas(size, title, about, note, 1, len(groups), sharey=True, sharex=True)
     for ax, group in zip(axes[0], groups, strict=True):
-        for split, shift in zip(BOTH, (0.15, -0.15), strict=True):
-            part = rows[(rows["group"] == group) & (rows["split"] == split)].set_index("method").reindex(methods)
-            at = np.arange(len(methods)) + shift
-            style.points(ax, part["value"], at, part["low"], part["high"], SPLITS[split], True, split == "structure")
+        style.dots_by_split(ax, rows[rows["group"] == group], "method", methods)
         ax.set_title("all ranges" if group == "all" else group)
-        ax.set_xlim(-0.03, 1.03)
-        ax.set_ylim(-0.6, len(methods) - 0.4)
         ax.set_xlabel("share of rows")
     axes[0, 0].set_yticks(range(len(methods)), [look(name).label for name in methods])
     style.legend_below(fig, axes[0, 0])

@@ -55,17 +55,10 @@ def _splits(rows: pd.DataFrame) -> list[str]:
 
 def _dots(ax: Axes, rows: pd.DataFrame, down: str, order: Sequence[str], titled: bool = True) -> None:
     """Accuracies in one panel: a line an entry of `order` (column `down`), a colour a split; n in the title."""
-    splits = _splits(rows)
-    shifts = np.linspace(0.15, -0.15, len(splits)) if len(splits) > 1 else [0.0]
-    for split, shift in zip(splits, shifts, strict=True):
-        mine = rows[rows["split"] == split].set_index(down).reindex(order)
-        at = np.arange(len(order)) + shift
-        style.points(ax, mine["value"], at, mine["low"], mine["high"], SPLITS[split], True, split == "structure")
+    splits = style.dots_by_split(ax, rows, down, order)
     counts = [f"{rows.loc[rows['split'] == split, 'n'].max():,}" for split in splits]
     title = f"{kind_name(rows['group'].iloc[0])}\nn = {' / '.join(dict.fromkeys(counts))}"
     ax.set_title(title if titled else "", size=9)
-    ax.set_xlim(-0.03, 1.03)
-    ax.set_ylim(-0.6, len(order) - 0.4)
 
 
 @style.styled
