@@ -1,6 +1,6 @@
 """The command line: `python -m redlib --help`.
 
-A mistake of the caller is one sentence and exit code 2, a failed notebook exit code 1; `--debug` shows the traceback.
+A mistake of the caller is one sentence and exit code 2, a failed notebook or run exit code 1; `--debug` shows the traceback.
 """
 
 import errno
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         if args.debug:
             raise
         print(f"redlib: {sentence(error)}", file=sys.stderr)
-        return 1 if type(error).__name__ == "NotebookError" else 2
+        return 1 if type(error).__name__ in ("NotebookError", "SweepError") else 2
     return 0
 
 

@@ -4,6 +4,8 @@ Every member has its own rows, shuffling, initialisation and early stopping; not
 frozen parts, so training one member alone gives the same numbers up to the rounding of the batched product.
 """
 
+import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +19,16 @@ from torch import Tensor, nn
 
 from redlib import config
 
+LOG = logging.getLogger(__name__)  # told about long runs: a line an epoch, but at most one in EVERY seconds
+EVERY = 10.0
+Rate = Callable[[float], float]  # the learning rate's factor by the share of the training that is done
+NO_TARGET = -100  # in the targets of a sequence: nothing is to be said here
+
 
 @dataclass
 class Rows:
-    """What a run trains on. `inputs(idx (S, B), members) -> tuple` of what the module reads; y (N,) class targets.
+    """What a run trains on. `inputs(idx (S, B), members) -> tuple` of what the module reads; y (N,) class targets, or
+    (N, M) of sequences, NO_TARGET where a shorter one has none.
 
     train, validation: one array of row numbers a member.
     """
@@ -77,8 +85,13 @@ def pooled_inputs(x: Tensor, groups: Sequence[int] | None = None) -> Callable:
     return inputs
 
 
+def half_cosine(done: float, final: float) -> float:
+    """A factor of the learning rate by the share of the training that is done: from 1 down to `final`."""
+    return final + (1 - final) * (1 + math.cos(math.pi * done)) / 2
+
+
 def fit_members(
-    make: Callable[[list[int]], nn.Module], rows: Rows, loop: config.Training
+    make: Callable[[list[int]], nn.Module], rows: Rows, loop: config.Training, rate: Rate | None = None
 ) -> tuple[nn.Module, pd.DataFrame]:
     """`fit` for any number of members of any size, gathered in one module; `make(members)` builds an untrained one.
 
@@ -93,7 +106,7 @@ def fit_members(
     parts = [make(members) for members in groups]
     histories = _side_by_side(
         [
-            lambda part=part, members=members: fit(part, rows.only(members), loop)
+            lambda part=part, members=members: fit(part, rows.only(members), loop, rate)
             for part, members in zip(parts, groups, strict=True)
         ]
     )
@@ -119,29 +132,35 @@ def _side_by_side(jobs: list[Callable[[], pd.DataFrame]]) -> list[pd.DataFrame]:
         torch.set_num_threads(threads)
 
 
-def fit(module: nn.Module, rows: Rows, loop: config.Training) -> pd.DataFrame:
+def fit(module: nn.Module, rows: Rows, loop: config.Training, rate: Rate | None = None) -> pd.DataFrame:
     """Train the module in place, where its inputs are, and restore each member's best weights (the source, 4.5.2).
 
     The module's parameters and buffers start with S; with S = 1 any module will do. It maps inputs to logits
-    (S, B, C) and is trained by cross-entropy. Returns the history: a row a member and epoch (train_loss, valid_loss,
+    (S, B, C) and is trained by cross-entropy; of sequences, y (N, M), to (S, B, M, C), where a row's loss is the mean
+    over its targets and a row is right if all of them are. `rate` gives the learning rate's factor by the share of all
+    epochs that is done (None: 1). Returns the history: a row a member and epoch (train_loss, valid_loss,
     valid_accuracy, best). Raises FloatingPointError when a loss is not finite. Members with unequal numbers of rows
     are refused.
     """
     sizes = {len(t) for t in rows.train}, {len(v) for v in rows.validation}
     if max(map(len, sizes)) > 1:
         raise ValueError(f"{rows.name}: members trained together need equally many rows, got {sizes}")
-    run = _Run(module, rows, loop)
+    run = _Run(module, rows, loop, rate)
     module.train()
+    start = told = time.perf_counter()
     for epoch in range(1, loop.max_epochs + 1):
         run.epoch(epoch)
         if not len(run.active):
             break
+        if time.perf_counter() - told >= EVERY:
+            told = time.perf_counter()
+            LOG.info("%s, %.0f s", run.line(epoch), told - start)
     return run.finish()
 
 
 class _Run:
-    def __init__(self, module: nn.Module, rows: Rows, loop: config.Training):
-        self.rows, self.loop = rows, loop
+    def __init__(self, module: nn.Module, rows: Rows, loop: config.Training, rate: Rate | None):
+        self.rows, self.loop, self.rate = rows, loop, rate
         one = rows.inputs(np.array([rows.train[0][:1]]), np.array([0]))
         self.device = one[0].device
         self.module, self.y = module.to(self.device), rows.y.to(self.device)
@@ -187,11 +206,22 @@ class _Run:
         if not keep.all():
             self._drop(keep)
 
+    def line(self, epoch: int) -> str:
+        """Where the run stands: the best validation score is the mean over members."""
+        best, loop = abs(self.best_score.mean()), self.loop
+        return (
+            f"{self.rows.name}: epoch {epoch} of {loop.max_epochs}, best validation {loop.monitor} {best:.3f}, "
+            f"{len(self.active)} of {len(self.rows.train)} members still training"
+        )
+
     def _train(self, epoch: int) -> np.ndarray:
         order = np.stack([self.shuffles[m].permutation(self.rows.train[m]) for m in self.active])
         total = torch.zeros(len(self.active), dtype=torch.float64, device=self.device)
         for first in range(0, order.shape[1], self.loop.batch):
             batch = order[:, first : first + self.loop.batch]
+            if self.rate is not None:
+                done = (epoch - 1 + first / order.shape[1]) / self.loop.max_epochs
+                self.optimiser.param_groups[0]["lr"] = self.loop.lr * self.rate(done)
             total += self._step(batch) * batch.shape[1]
         mean = (total / order.shape[1]).cpu().numpy()
         if not np.isfinite(mean).all():
@@ -218,12 +248,17 @@ class _Run:
         """Cross-entropy and correctness of the rows index (S, B), both (S, B)."""
         logits = self.module(*self.rows.inputs(index, self.active))
         y = self.y[torch.from_numpy(index).to(self.device)]
-        loss = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
-        return loss, logits.detach().argmax(-1) == y
+        loss = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none", ignore_index=NO_TARGET)
+        loss, right = loss.view(y.shape), logits.detach().argmax(-1) == y
+        if y.dim() == 2:
+            return loss, right
+        there = y != NO_TARGET
+        return (loss * there).sum(-1) / there.sum(-1), (right | ~there).all(-1)
 
     @torch.no_grad()
-    def _validate(self, chunk: int = 1024) -> tuple[np.ndarray, np.ndarray]:
+    def _validate(self) -> tuple[np.ndarray, np.ndarray]:
         self.module.eval()
+        chunk = self.loop.micro_batch or 1024
         index = np.stack([self.rows.validation[m] for m in self.active])
         sums = torch.zeros(2, len(self.active), dtype=torch.float64, device=self.device)
         for first in range(0, index.shape[1], chunk):

@@ -25,7 +25,7 @@ def measured() -> pd.DataFrame:
 
 def test_every_number_that_the_source_reports_is_there_once():
     frame = claims.load()
-    assert len(frame) == 162
+    assert frame["section"].str.startswith("4.").sum() == 162
     assert frame["claim_id"].is_unique
     by_id = frame.set_index("claim_id")
     assert by_id.loc["4.6.1-07", ["method", "metric", "number"]].tolist() == ["red", "accuracy", 0.9725]

@@ -13,8 +13,20 @@ from hypothesis import strategies as st
 
 from redlib import claims, config, figures, models, results
 from redlib.models import LabelSpace, LinearBank, MLPBank, ResidualExperts
-from redlib.models.arms import ARMS, CHOICES, PATH, PUBLIC_PATH, TRAINED, Arm, ArmModel, MixedLogits, SoloExperts
-from redlib.statistics import paired_difference
+from redlib.models.arms import (
+    ARMS,
+    CHOICES,
+    CROSSED,
+    PATH,
+    PUBLIC_PATH,
+    TRAINED,
+    Arm,
+    ArmModel,
+    MixedLogits,
+    SoloExperts,
+    crossed,
+)
+from redlib.statistics import Statistic, paired_difference
 from redlib.study import fair, fair_tables, methods, table, task1
 from redlib.study.settings import Data
 
@@ -230,7 +242,7 @@ def test_what_the_study_trained_is_the_same_bits_after_routers_were_trained_thro
     seeds = range(2)
     data, bank = Data(s), fair._reused(s, seeds)
     before = {f"{name}.{key}": value.clone() for name, part in bank.items() for key, value in part.state_dict().items()}
-    gate, _ = fair._train_router(data, bank, ARMS["router_answer"])
+    gate, _ = fair.train_router(data, bank, ARMS["router_answer"])
     after = {f"{name}.{key}": value for name, part in bank.items() for key, value in part.state_dict().items()}
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
@@ -306,10 +318,53 @@ def test_red_and_the_mixture_of_its_experts_are_one_function_in_the_table(made):
     assert (apart["value"] < 1e-5).all()
 
 
-def test_at_most_three_seeds_are_compared(made):
+def test_at_most_as_many_seeds_as_the_profile_says_are_compared(made):
     profile, _, _ = made
     many = task1.setting(profile, "chosen", "text", seeds=5, methods=fair.BUILT_FROM)
-    assert fair.comparison_stage(many).config["seeds"] == fair.SEEDS == 3
+    assert fair.comparison_stage(many).config["seeds"] == profile.fair.seeds == fair.SEEDS == 3
+    fewer = config.load("smoke", SMALL | {"fair.seeds": 1})
+    assert all(stage.config["seeds"] == 1 for stage in fair_tables.fair_tables(fewer).inputs.values())
+
+
+def test_the_crossing_has_an_arm_for_every_combination():
+    cells = crossed()
+    assert len(cells) == len(set(cells.values())) == 8
+    assert cells["kept", 1.0, "range"] == "red"
+    for levels, name in cells.items():
+        assert tuple(getattr(ARMS[name], setting) for setting in CROSSED) == levels
+        assert ARMS[name].changes(ARMS["red"]).keys() <= CROSSED.keys()
+
+
+def test_effects_of_a_crossing_that_was_made_up_are_what_went_into_it():
+    made = {}
+    for (term, scale, target), name in crossed().items():
+        off, tenth, answer = term == "dropped", scale == 0.1, target == "answer"
+        value = (
+            0.6 - 0.2 * off + 0.1 * tenth + 0.05 * answer - 0.3 * (off and tenth) + 0.08 * (off and tenth and answer)
+        )
+        made[name] = Statistic(
+            np.array([value]), np.array([[value, value]]), *[np.array([9])] * 2, 9, 0, np.array([1.0]), False
+        )
+    found = {name: float(effect.value[0]) for name, effect in fair_tables.effects(made).items()}
+    off, tenth, answer = "base_term=dropped", "scale=0.1", "target=answer"
+    assert found[off] == pytest.approx(-0.2 - 0.3 / 2 + 0.08 / 4)
+    assert found[answer] == pytest.approx(0.05 + 0.08 / 4)
+    assert found[f"{off} x {tenth}"] == pytest.approx(-0.3 + 0.08 / 2)
+    assert found[f"{off} x {tenth} x {answer}"] == pytest.approx(0.08)
+    assert len(found) == 7
+
+
+def test_an_effect_in_the_table_is_the_mean_of_the_changes_in_its_four_places(made):
+    _, _, frame = made
+    here = results.select(frame, task="task2", split="text", seed="all")
+    level = here[here["metric"] == "range_accuracy"].set_index("method")["value"]
+    cells = crossed()
+    changes = [
+        level[cells[t, s, "answer"]] - level[cells[t, s, "range"]] for t in ("kept", "dropped") for s in (1.0, 0.1)
+    ]
+    effect = results.pick(here, method="crossing", metric="range_accuracy_effect", changed="target=answer")
+    assert effect["value"] == pytest.approx(np.mean(changes), abs=1e-5)
+    assert effect["low"] <= effect["value"] <= effect["high"]
 
 
 # ---- what the figures say of it ----------------------------------------------------------------------------------

@@ -132,11 +132,22 @@ def test_features_do_not_depend_on_the_threads(tiny, texts, monkeypatch):
     assert np.array_equal(results[0], results[2])
 
 
-def test_bfloat16_takes_the_decoders_own_layers(texts):
-    model = backbone.load("tiny", dtype="bfloat16")
-    assert not trunk.supports(model)
-    exact = features.compute(backbone.load("tiny"), texts, [Point(2)])[Point(2)]
-    _close(features.compute(model, texts, [Point(2)])[Point(2)], exact, tolerance=0.05)
+@pytest.mark.parametrize("way", ["trunk", "modules"])
+@pytest.mark.parametrize("family", ["qwen3", "llama"])
+def test_bfloat16_products_stay_near_the_exact_features(way, family, tiny, texts, monkeypatch):
+    exact = tiny if family == "qwen3" else _llama()
+    model = backbone.load("tiny", dtype="bfloat16") if family == "qwen3" else _llama()
+    model.model.to(torch.bfloat16)
+    if way == "modules":
+        _modules_only(monkeypatch)
+    elif not trunk.supports(model):
+        pytest.skip("this CPU does not multiply bfloat16")
+    for point in (Point(2), Point(-1)):
+        _close(features.compute(model, texts, [point])[point], features.compute(exact, texts, [point])[point], 0.05)
+
+
+def test_float16_takes_the_decoders_own_layers():
+    assert not trunk.supports(backbone.load("tiny", dtype="float16"))
 
 
 def test_a_real_backbone_gives_the_same_features_packed_and_plain(texts, monkeypatch):

@@ -16,8 +16,11 @@ def test_probes_tell_linear_from_nonlinear_from_absent():
     loop = config.Training(lr=0.01, batch=64, max_epochs=40, patience=40)
     pooled = {Point(1, "mean"): x, Point(2, "mean"): noise}
     targets = {"first": y % 2, "second": y // 2}
-    frame = probes.probe(pooled, targets, train, validation, 32, loop).set_index(["layer", "probe", "target"])
-    accuracy = frame["correct"] / frame["n"]
+    frame = probes.probe(pooled, targets, train, validation, 32, loop)
+    assert (
+        frame.groupby(["layer", "probe", "target"])["row"].agg(list).map(lambda rows: rows == list(validation[0]))
+    ).all()
+    accuracy = frame.groupby(["layer", "probe", "target"])["right"].mean()
     assert accuracy[1, "linear", "first"] > 0.9
     assert accuracy[1, "mlp", "second"] > 0.85
     assert accuracy[1, "linear", "second"] < 0.65
@@ -32,5 +35,5 @@ def test_probed_together_or_alone_is_the_same():
     loop = config.Training(lr=0.01, batch=50, max_epochs=5, patience=5)
     both = probes.probe({Point(0): a, Point(1): b}, {"y": y}, *rows, 8, loop)
     alone = probes.probe({Point(1): b}, {"y": y}, *rows, 8, loop)
-    together = both[both["layer"] == 1].reset_index(drop=True)
-    assert together["correct"].tolist() == pytest.approx(alone["correct"].tolist(), abs=1)
+    together = both[both["layer"] == 1].groupby("probe")["right"].sum()
+    assert together.tolist() == pytest.approx(alone.groupby("probe")["right"].sum().tolist(), abs=1)

@@ -552,17 +552,29 @@ def tables(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REDLIB_CACHE", str(tmp_path_factory.mktemp("cache")))
         profile = config.load("smoke", SMALL)
-        names = ("routing", "routing_curves", "robustness")
+        names = ("routing", "routing_curves", "robustness", "routing_definitions")
         yield {name: study.table(profile, name, say=lambda line: None) for name in names}
 
 
 def test_the_tables_hold_both_tasks_and_splits_and_validate(tables):
-    for frame in tables.values():
+    results.validate(tables["routing_definitions"])
+    for frame in (tables[name] for name in ("routing", "routing_curves", "robustness")):
         results.validate(frame)
         there = set(frame[["task", "variant", "split"]].itertuples(index=False, name=None))
         wanted = set(product(("task1",), ("chosen",), ("text", "structure")))
         wanted |= set(product(("task2",), ("operations/chosen",), ("text", "structure")))
         assert wanted <= there
+
+
+def test_every_definition_of_the_steps_has_its_routing_and_operations_the_same_as_beside_task_1(tables):
+    rows = tables["routing_definitions"]
+    assert set(rows["variant"]) == {"operations/chosen", "single_heavy/chosen"}
+    keys = ["split", "method", "seed", "group", "metric"]
+    mine, theirs = (
+        results.select(frame, variant="operations/chosen").set_index(keys)[["value", "low", "high"]].sort_index()
+        for frame in (rows, tables["routing"])
+    )
+    pd.testing.assert_frame_equal(mine, theirs)
 
 
 def test_no_corruption_and_full_coverage_are_the_accuracy_of_the_summary(tables):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from redlib import config, paths
+from redlib import config, paths, training
 from redlib.study.stage import RECORD, Stage
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -184,3 +184,15 @@ def test_a_process_killed_while_making_leaves_the_stage_missing_and_free(tmp_pat
     assert not stage.done
     stage.run(quiet)
     assert stage.done
+
+
+def test_what_training_logs_while_a_stage_is_made_is_said():
+    def make(stage, out):
+        training.LOG.info("classifier: epoch 1 of 2")
+        write_config(stage, out)
+
+    said = []
+    Stage("told", 1, {}, make).run(said.append)
+    training.LOG.info("after the stage")
+    assert "    classifier: epoch 1 of 2" in said
+    assert not any("after the stage" in line for line in said)

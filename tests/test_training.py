@@ -140,3 +140,54 @@ def test_empty_and_one_class_parts_are_refused(problem):
         rows_of(x, y, validation=0)
     with pytest.raises(ValueError, match="holds one class only"):
         rows_of(x, torch.zeros_like(y))
+
+
+def test_a_long_run_says_where_it_stands_after_an_epoch(problem, monkeypatch, caplog):
+    monkeypatch.setattr(training, "EVERY", 0.0)
+    rows, loop = rows_of(*problem, members=2), config.Training(lr=0.01, batch=16, max_epochs=3, patience=3)
+    with caplog.at_level("INFO", training.LOG.name):
+        training.fit_members(lambda members: LinearBank([rows.seeds[m] for m in members], D, C), rows, loop)
+    lines = [record.getMessage() for record in caplog.records]
+    assert all(line.startswith("toy: epoch ") and " of 3, best validation loss " in line for line in lines)
+    assert any("epoch 2 of 3" in line and "still training, " in line for line in lines)
+
+
+def test_a_sequence_is_right_as_a_whole_and_its_loss_is_the_mean_over_its_targets(problem):
+    x, y = problem
+    targets = torch.stack([y, (y + 1) % C, y], 1)
+    targets[::3, 2] = training.NO_TARGET
+    rows = rows_of(x, targets)
+
+    class Three(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = torch.nn.ModuleList(LinearBank([seed], D, C) for seed in range(3))
+
+        def forward(self, inputs):
+            return torch.stack([head(inputs) for head in self.heads], 2)
+
+    bank = Three()
+    last = training.fit(bank, rows, config.Training(lr=0.1, batch=16, max_epochs=30, patience=30)).iloc[-1]
+    validation = rows.validation[0]
+    with torch.no_grad():
+        logits, wanted = bank(x[validation][None])[0], targets[validation]
+        each = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").view(wanted.shape)
+    there = wanted != training.NO_TARGET
+    right = ((logits.argmax(-1) == wanted) | ~there).all(1).float().mean().item()
+    assert 0.3 < right < 1
+    if last["best"]:
+        assert last["valid_accuracy"] == pytest.approx(right)
+        assert last["valid_loss"] == pytest.approx((each.sum(1) / there.sum(1)).mean().item(), rel=1e-5)
+
+
+def test_the_rate_scales_every_step(problem):
+    x, y = problem
+    loop, seen = config.Training(lr=0.1, weight_decay=0, batch=16, max_epochs=2, patience=5), []
+    still, start = LinearBank([0], D, C), LinearBank([0], D, C)
+    training.fit(still, rows_of(x, y), loop, lambda done: seen.append(done) or 0.0)
+    assert torch.equal(still.weight, start.weight)
+    assert seen == [0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875]
+    once, plain = LinearBank([0], D, C), LinearBank([0], D, C)
+    training.fit(once, rows_of(x, y), loop, lambda done: 1.0)
+    training.fit(plain, rows_of(x, y), loop)
+    assert torch.equal(once.weight, plain.weight)

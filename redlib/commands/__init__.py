@@ -1,9 +1,9 @@
-"""The commands behind `python -m redlib`, a group a file: `running` makes things, `asking` asks what was made."""
+"""The commands behind `python -m redlib`, a group a file: `running` and `sweeping` make things, `asking` asks for them."""
 
 import argparse
 from typing import NoReturn
 
-from redlib.commands import asking, running
+from redlib.commands import asking, running, sweeping
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,4 +20,5 @@ def parser() -> Parser:
     commands = top.add_subparsers(dest="command", required=True)
     running.add(commands)
     asking.add(commands)
+    sweeping.add(commands)
     return top

@@ -8,7 +8,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from redlib import config, paths
+from redlib import bench, config, paths
 from redlib.commands.shown import add_profile
 
 
@@ -33,12 +33,14 @@ def add(commands) -> None:
     evaluate.add_argument("--seed", default=0, type=int, help="which of the trained seeds (default: 0)")
     evaluate.set_defaults(call=evaluate_file)
 
-    bench = commands.add_parser("bench", help="a benchmark, side by side in one run; prints rates and ratios")
-    bench.add_argument("name", choices=["features"], help="features: the pass through the backbone")
-    bench.add_argument("--rows", type=int, default=16_000, help="texts that the pass is about (16000)")
-    bench.add_argument("--task", choices=["task1", "task2"], default="task1", help="whose texts (task1)")
-    bench.add_argument("--write", action="store_true", help="write data/results/bench/NAME.csv")
-    bench.set_defaults(call=run_bench)
+    timing = commands.add_parser("bench", help="a benchmark, side by side in one run; prints rates and ratios")
+    names = "; ".join(f"{name}: {about}" for name, about in bench.BENCHES.items())
+    timing.add_argument("name", choices=bench.BENCHES, metavar="NAME", help=names)
+    for option, (kind, about) in bench.OPTIONS.items():
+        how = {"action": "store_true"} if kind is bool else {"type": kind}
+        timing.add_argument(f"--{option}", default=argparse.SUPPRESS, help=about, **how)
+    timing.add_argument("--write", action="store_true", default=argparse.SUPPRESS, help="data/results/bench/NAME.csv")
+    timing.set_defaults(call=run_bench)
 
     compare = commands.add_parser("compare", help="differences between two result sets, with intervals")
     for side in ("a", "b"):
@@ -78,9 +80,8 @@ def evaluate_file(args: argparse.Namespace) -> None:
 
 
 def run_bench(args: argparse.Namespace) -> None:
-    from redlib import bench
-
-    bench.features(args.rows, args.task, write=args.write)
+    given = vars(args)
+    bench.run(args.name, {option: given[option] for option in (*bench.OPTIONS, "write") if option in given})
 
 
 def compare_sets(args: argparse.Namespace) -> None:

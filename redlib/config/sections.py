@@ -2,17 +2,14 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from redlib.config.base import Config
+from redlib.config.pictures import Nested
 
 Split = Literal["text", "structure", "phrasing"]
 Pooling = Literal["mean", "mean_skip_first", "last"]
 PARTS = ("train", "validation", "test")
-
-
-class Config(BaseModel):
-    """Base of every configuration: immutable, unknown fields refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Training(Config):
@@ -83,6 +80,19 @@ class Task2(Domain):
     definitions: dict[str, Definition]
 
 
+class Operations(Domain):
+    """Single additions and subtractions that operation experts are trained on, one pool a domain of steps, and the
+    chains that they execute (the source, 4.2.6 and 4.8)."""
+
+    rows: int = Field(20_000, gt=0, description="rows of each operation")
+    domains: tuple[Literal["closed", "source"], ...] = ("closed", "source")
+    seeds: dict[Split, int] = Field({"text": 5, "structure": 5}, description="seeds of each domain")
+    chains: int = Field(5_000, gt=0, description="chains of two, three and four operations of each domain")
+    rank: int = Field(144, gt=0, description="bottleneck r of an operation expert; the rest is recipe chosen's")
+    experts: Training = Training(lr=3e-3, weight_decay=0.1, batch=128, max_epochs=40, patience=40, monitor="accuracy")
+    final_rate: float = Field(0.02, gt=0, le=1, description="share of the learning rate that is left at the end")
+
+
 class Probe(Config):
     """Linear and small non-linear probes by depth and pooling, on validation rows only."""
 
@@ -111,6 +121,18 @@ class Population(Config):
     seeds: int = Field(3, gt=0, description="seeds swept, at most those of the split")
 
 
+class Fair(Config):
+    """The arms between RED and the softmax mixture."""
+
+    seeds: int = Field(3, gt=0, description="seeds compared, at most those of the split")
+
+
+class Hardness(Config):
+    """What makes Task 2 hard: one seed of recipe `chosen` with other wordings and signs, on validation rows."""
+
+    rows: int = Field(16_000, gt=0, description="texts of each arm")
+
+
 class Arithmetic(Config):
     """Where the arithmetic is: probes at named tokens by depth, on validation rows of the structure split only."""
 
@@ -124,6 +146,100 @@ class Arithmetic(Config):
     training: Training = Training(lr=2e-3, weight_decay=0.3, batch=128, max_epochs=20, patience=20, monitor="accuracy")
 
 
+Question = Literal[
+    "residual",
+    "experts",
+    "rank",
+    "router",
+    "base_share",
+    "depth",
+    "expert_share",
+    "readout",
+    "weights",
+    "balance",
+    "order",
+    "tuned_layers",
+    "tuned_share",
+]
+
+
+class Ablations(Config):
+    """RED with one thing changed at a time (the source, 4.9): which questions are asked on which split, and the values
+    that are tried beside the recipe's own. `tuned_layers` and `tuned_share` train layers of the backbone: hours."""
+
+    rows: int = Field(16_000, gt=0, description="texts of each task")
+    seeds: int = Field(5, gt=0)
+    tuned_seeds: int = Field(3, gt=0, description="seeds of the tuned base as it is; one where it is changed")
+    questions: dict[Split, tuple[Question, ...]] = Field(
+        {
+            "structure": (
+                *("residual", "experts", "rank", "router", "base_share", "depth", "expert_share", "readout"),
+                *("weights", "balance", "order"),
+            ),
+            "text": ("residual", "experts", "rank"),
+        }
+    )
+    experts: tuple[int, ...] = Field((1, 2, 10, 20), description="numbers of experts, for ranges of as many texts")
+    ranks: tuple[int, ...] = (288, 144, 72, 36, 18, 9, 4, 2, 1)
+    router_hidden: tuple[int, ...] = (0, 16, 64, 1024)
+    base_shares: tuple[float, ...] = (0.01, 0.05, 0.5, 1.0)
+    layers: tuple[int, ...] = (1, 2, 8, 16, -1)
+    poolings: tuple[Pooling, ...] = ("mean_skip_first", "last")
+    expert_shares: tuple[float, ...] = (0.01, 0.05, 0.1, 0.5)
+    readout_hidden: int = Field(256, gt=0, description="hidden units of the classifier that is not linear")
+    top: tuple[int, ...] = Field((1, 2, 3), description="how many of the weights count")
+    balance: tuple[float, ...] = Field((0.1, 1.0), description="weights of the loss that asks for equal loads")
+    tuned_layers: tuple[int, ...] = (0, 1, 3)
+
+
+class PlannerTraining(Training):
+    """Training of a planner: batches are of programs, and the learning rate falls to a tenth along half a cosine."""
+
+    batch: int = Field(16, gt=0)
+    micro_batch: int | None = Field(16, gt=0, description="also the batch of a validation pass")
+
+
+class Decomposer(Domain):
+    """The step decomposer (the source, 4.2.7 and 4.5.4): its records, its training and the programs it may write."""
+
+    chains: Literal["closed", "source"] = Field("closed", description="which partial results its chains have")
+    rows: int = Field(24_000, gt=0)
+    seeds: dict[Split, int] = Field({"text": 1, "structure": 2, "phrasing": 1}, description="planners by split")
+    max_operations: int = Field(4, gt=0, description="steps of a program, at most")
+    largest: int = Field(100, gt=0, description="the largest number that a program may hold")
+    training: PlannerTraining = PlannerTraining(lr=1e-3, max_epochs=10, patience=10, monitor="accuracy")
+
+
+class Sparse(Config):
+    """Sparse mixtures against dense transformers: the models, their training, and what is measured of them."""
+
+    width: int = Field(128, gt=0)
+    layers: int = Field(2, gt=0)
+    experts: int = Field(4, gt=1, description="experts of a layer; twice as many of half the size in the top-2 model")
+    specialists: tuple[int, ...] = (3, 4)
+    steps: int = Field(1_200, gt=0, description="of training, equal for all")
+    training: Training = Training(lr=3e-3, weight_decay=0.1, batch=64)
+    balance: float = Field(0.1, ge=0, description="weight of the load-balance loss")
+    seeds: int = Field(3, gt=0)
+    test_rows: int = Field(1_000, gt=0, description="held-out documents of a kind that quality is measured on")
+    prompt: int = Field(64, gt=0, description="tokens of a prompt")
+    prompts: tuple[int, ...] = Field((16, 256), description="further lengths, with one request at a time")
+    new: int = Field(16, gt=1, description="tokens of an answer")
+    batches: tuple[int, ...] = (1, 8, 32)
+    repeats: int = Field(5, gt=0)
+    widths: tuple[int, ...] = Field((128, 256, 512, 1024), description="of untrained models, for growth")
+    expert_counts: tuple[int, ...] = Field((2, 4, 8, 16), description="of untrained models, for growth")
+    pretrained: tuple[str, ...] = Field(("smollm2-135m", "qwen3-0.6b"), description="those at hand are measured")
+    price: float = Field(0.526, gt=0, description="of an hour of the machine; set your own")
+
+
+class Modularity(Config):
+    """Robustness of RED on Task 1 to changes of its experts (the source, 4.4.4), and how many ranges there are."""
+
+    seeds: int = Field(3, gt=0, description="at most those of the split")
+    ranges: tuple[int, ...] = Field(tuple(range(1, 11)), description="numbers of ranges of equal width")
+
+
 class Profile(Config):
     name: str
     evidence: bool = Field(True, description="False: machinery only, never a result")
@@ -131,10 +247,18 @@ class Profile(Config):
     backbone: BackboneConfig = BackboneConfig()
     task1: Task1 = Task1()
     task2: Task2
+    operations: Operations = Operations()
     probe: Probe = Probe()
     selection: Selection = Selection()
     population: Population = Population()
     arithmetic: Arithmetic = Arithmetic()
+    fair: Fair = Fair()
+    hardness: Hardness = Hardness()
+    nested: Nested = Nested()
+    decomposer: Decomposer = Decomposer()
+    ablations: Ablations = Ablations()
+    modularity: Modularity = Modularity()
+    sparse: Sparse = Sparse()
     chosen: Recipe
     source: Recipe
     bootstrap: int = Field(1_000, gt=0, description="resamples behind an interval")

@@ -39,7 +39,7 @@ def measured_peak(name: str, step: str, batch: int = 16, tokens: int = 64, class
 def run_step(config: Any, step: str, batch: int, tokens: int, classes: int) -> dict[str, float]:
     """What `measured_peak` reports, in this process."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    before = _peak(device)
+    before = peak_bytes(device)
     backbone = _filled(skeleton(config, 2 if step == "training" else 0), device)
     ids = torch.zeros(batch, tokens, dtype=torch.long, device=device)
     if step == "training":
@@ -47,7 +47,7 @@ def run_step(config: Any, step: str, batch: int, tokens: int, classes: int) -> d
     else:
         with torch.no_grad():
             final_states(backbone, ids).mean(1)
-    return {"before": before, "peak": _peak(device)}
+    return {"before": before, "peak": peak_bytes(device)}
 
 
 def _train(backbone: Backbone, ids: torch.Tensor, classes: int) -> None:
@@ -72,7 +72,7 @@ def _filled(backbone: Backbone, device: torch.device) -> Backbone:
     return backbone
 
 
-def _peak(device: torch.device) -> float:
+def peak_bytes(device: torch.device) -> float:
     """Most bytes so far: of tensors on CUDA, else the resident set of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)

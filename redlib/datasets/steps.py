@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from redlib.config import PARTS
 from redlib.datasets.chains import whole
 from redlib.datasets.pool import Drawn, frame
+from redlib.datasets.splits import split as by_parts
 from redlib.expressions import OPERATORS, SOURCE_LABELS, SOURCE_OPERANDS, Expression, LabelSpace
-from redlib.phrasing import TASK2, ChainTemplate
+from redlib.phrasing import TASK2, ChainTemplate, render
 from redlib.programs import SIGN, Program
 
 DOMAINS = ("source", "closed")
@@ -91,12 +93,15 @@ def canonical(step: Step) -> str:
     return f"{a} {operator} {b}"
 
 
+CANONICAL = next(t for t in PHRASINGS if render(Expression((2, 3), ("+",)), t) == canonical((2, "+", 3)))
+
+
 def build(operator: str, rows: int, seed: int, within: Domain, labels: LabelSpace = SOURCE_LABELS) -> pd.DataFrame:
     """The rows of one operation expert (the source, 4.2.6: 20,000): a pool with `datasets.COLUMNS`, texts unique.
 
     Every range has its share of the steps of the domain. There, every step has `EVEN` of its equal share of the rows,
-    rounded down, and the rest fall at random; each row of a step has another of the `PHRASINGS`. Raises ValueError for
-    an unknown operator and for more rows than there are texts.
+    rounded down, and the rest fall at random; each row of a step has another of the `PHRASINGS`, the first of a certain
+    row is `CANONICAL`. Raises ValueError for an unknown operator and for more rows than there are texts.
     """
     if operator not in OPERATORS:
         raise ValueError(f"unknown operator {operator!r}; valid operators: {', '.join(OPERATORS)}")
@@ -121,10 +126,34 @@ def build(operator: str, rows: int, seed: int, within: Domain, labels: LabelSpac
 def _said(expressions: list[Expression], rows: int, rng: random.Random) -> Drawn:
     """`rows` distinct (expression, phrasing) pairs, at least `EVEN` of the mean number for every expression."""
     least = int(EVEN * rows / len(expressions))
-    hands = [rng.sample(PHRASINGS, len(PHRASINGS)) for _ in expressions]
+    others = [template for template in PHRASINGS if template is not CANONICAL]
+    hands = [(CANONICAL, *rng.sample(others, len(others))) for _ in expressions]
     dealt = [(e, template) for e, hand in zip(expressions, hands, strict=True) for template in hand[:least]]
     left = [(e, template) for e, hand in zip(expressions, hands, strict=True) for template in hand[least:]]
     return dealt + rng.sample(left, rows - len(dealt))
+
+
+def pool(rows: int, seed: int, within: Domain, labels: LabelSpace = SOURCE_LABELS) -> pd.DataFrame:
+    """The rows of all operation experts as one pool, `rows` of each operation, in order of OPERATORS."""
+    made = pd.concat([build(operator, rows, seed, within, labels) for operator in OPERATORS], ignore_index=True)
+    return made.assign(row=np.arange(len(made)))
+
+
+def operation(pool: pd.DataFrame) -> np.ndarray:
+    """Which of OPERATORS every row of a pool of single steps has, (N,)."""
+    read = {text: OPERATORS.index(Expression.read(text).operators[0]) for text in pool["expression"].unique()}
+    return pool["expression"].map(read).to_numpy()
+
+
+def split(pool: pd.DataFrame, by: str, seed: int) -> pd.Series:
+    """`datasets.split` of each operation alone: every expert has its own parts and, by structure, all of its values.
+
+    In the `text` split the canonical texts, which execution says, stay in training, as the source's one text of a step
+    does (4.2.6): other wordings are held out, and new are the chains, not their steps.
+    """
+    of_row, fixed = operation(pool), (pool["template"] == CANONICAL.id) & (by == "text")
+    parts = [by_parts(pool[(of_row == k) & ~fixed], by, seed) for k in range(len(OPERATORS))]
+    return pd.concat(parts).reindex(pool.index, fill_value=PARTS[0])
 
 
 def departures(pools: Mapping[str, pd.DataFrame], experts: Mapping[str, Domain]) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from redlib.evaluation.levels import ACCURACY_LEVELS, MACRO_F1_LEVELS, level, le
 from redlib.evaluation.maps import bias_by_value, operand_map, range_confusion
 from redlib.evaluation.population import pair_maps
 from redlib.evaluation.predict import predict
-from redlib.evaluation.predictions import COLUMNS, PREDICTION_COLUMNS, check
+from redlib.evaluation.predictions import COLUMNS, NO_ANSWER, PREDICTION_COLUMNS, check
 from redlib.evaluation.sweeps import Sweep, held_back
 from redlib.evaluation.tables import evaluate
 
@@ -21,6 +21,7 @@ __all__ = [
     "COLUMNS",
     "ERROR_KINDS",
     "MACRO_F1_LEVELS",
+    "NO_ANSWER",
     "PREDICTION_COLUMNS",
     "Sweep",
     "bias_by_value",

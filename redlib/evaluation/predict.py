@@ -42,12 +42,12 @@ def predict(
             "router_range": -1,
         }
     )
-    alpha = np.full((len(frame), labels.K), np.nan, np.float32)
+    alpha = np.full((len(frame), method.K), np.nan, np.float32)
     if outputs[0].alpha is not None:
         alpha = torch.cat([output.alpha for output in outputs]).numpy()
         if method.options.get("weights") != "uniform":  # equal weights have no first choice
             frame["router_range"] = alpha.argmax(-1)
-    frame = frame.join(pd.DataFrame(alpha, columns=[f"alpha_{k + 1}" for k in range(labels.K)]))
+    frame = frame.join(pd.DataFrame(alpha, columns=[f"alpha_{k + 1}" for k in range(method.K)]))
     if probabilities:
         names = [f"probability_{k + 1}" for k in range(labels.K)]
         frame = frame.join(pd.DataFrame(of_range.numpy(), columns=names))

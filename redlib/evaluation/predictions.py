@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 COLUMNS = ("task", "variant", "split", "part", "method", "seed", "group", "metric", "value", "n", "low", "high", "run")
+NO_ANSWER = -1  # of a method that may fall silent; right for no row
 BLOCK = ["split", "recipe", "part"]
 PREDICTION_COLUMNS = (
     *("row", "structure", "value", "range", *BLOCK, "method", "seed"),
@@ -14,7 +15,10 @@ PREDICTION_COLUMNS = (
 
 
 def check(predictions: pd.DataFrame, space) -> None:
-    """ValueError naming the first thing that is wrong with a frame of predictions: a column, a value, a double row."""
+    """ValueError naming the first thing that is wrong with a frame of predictions: a column, a value, a double row.
+
+    NO_ANSWER may stand for a predicted value or range.
+    """
     missing = [name for name in PREDICTION_COLUMNS if name not in predictions]
     if missing:
         raise ValueError(f"predictions lack the columns {', '.join(missing)}; needed: {', '.join(PREDICTION_COLUMNS)}")
@@ -28,6 +32,7 @@ def check(predictions: pd.DataFrame, space) -> None:
         ("router_range", -1, space.K - 1),
     ):
         outside = ~predictions[name].between(low, high)
+        outside &= ~(name.startswith("predicted") & (predictions[name] == NO_ANSWER))
         if outside.any():
             raise ValueError(f"predictions: {name} {predictions[name][outside].iloc[0]} is outside {low}..{high}")
     values = np.asarray(predictions["value"], int) - space.lo
@@ -58,8 +63,8 @@ class Method:
 class Block:
     """The N items of one split, recipe and part over all seeds, and each method's predictions on them.
 
-    kinds: masks (N,) of items by number of operations ("ops=2", and "ops>1" where some have one and some more) and by
-    operators ("pattern=mixed"), where a frame says so.
+    kinds: masks (N,) of items by number of operations ("ops=2", and "ops>1" where some have one and some more), by
+    operators ("pattern=mixed") and by how many steps were not in training ("unseen=some"), where a frame says so.
     """
 
     seeds: np.ndarray
@@ -114,7 +119,7 @@ def align(block: pd.DataFrame) -> Block:
 
 def _kinds(block: pd.DataFrame, first: np.ndarray) -> dict[str, np.ndarray]:
     kinds = {}
-    for name, prefix in (("operations", "ops"), ("pattern", "pattern")):
+    for name, prefix in (("operations", "ops"), ("pattern", "pattern"), ("unseen", "unseen")):
         if name in block:
             of_item = np.asarray(block[name])[first]
             kinds |= {f"{prefix}={kind}": of_item == kind for kind in np.unique(of_item)}

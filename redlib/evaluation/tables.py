@@ -21,11 +21,13 @@ def evaluate(
     resamples: int = 1000,
     seed: int = 0,
     run: str = "",
+    by_range: bool = True,
 ) -> pd.DataFrame:
     """Tidy rows (COLUMNS) of a frame of predictions over a LabelSpace `space`.
 
-    Groups: all, R1..RK, and where the frame has columns `operations` and `pattern` also ops=<number>, ops>1 (where
-    some have one operation), pattern=<operators> and pattern=boundary (values on either side of a range's edge).
+    Groups: all, R1..RK unless `by_range` is false, and where the frame has columns `operations` and `pattern` also ops=<number>, ops>1 (where
+    some have one operation), pattern=<operators> and pattern=boundary (values on either side of a
+    range's edge); with a column `unseen` also unseen=<word>.
     Metrics, for all groups: value_accuracy, range_accuracy, macro_f1 (labels present in the truth),
     macro_f1_C and its macro_f1_C_ceiling; group all only: range_macro_f1. Methods with a router: router_accuracy,
     router_macro_f1, and both accuracies in the groups route=right and route=wrong.
@@ -42,7 +44,7 @@ def evaluate(
         block = align(part)
         where = (task, variant(definition, names[1]), names[0], names[2])
         resampler = _resampler(block, names, resamples, seed)
-        statistics = _statistics(block, resampler, space)
+        statistics = _statistics(block, resampler, space, by_range)
         kept[names] = statistics
         rows += _metric_rows(where, statistics, resampler.seeds)
         if reference in block.methods:
@@ -57,9 +59,9 @@ def _resampler(block: Block, names, resamples: int, seed: int) -> Resampler:
     return Resampler(block.seeds, block.structures, block.range, resamples, seed + stream)
 
 
-def _statistics(block: Block, resampler: Resampler, space) -> Statistics:
+def _statistics(block: Block, resampler: Resampler, space, by_range: bool) -> Statistics:
     groups = {"all": np.ones(len(block.rows), bool)}
-    groups |= {name: block.range == k for k, name in enumerate(space.names)}
+    groups |= {name: block.range == k for k, name in enumerate(space.names) if by_range}
     if block.kinds:
         edges = [last for _, last in space.bounds[:-1]]
         boundary = np.isin(block.value, edges) | np.isin(block.value - 1, edges)

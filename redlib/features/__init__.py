@@ -1,6 +1,6 @@
 """What a frozen backbone says about texts: pooled features and token states at any layer, computed once and cached."""
 
-from redlib.features.forward import POOLINGS, Point, Shard, compute, shards
+from redlib.features.forward import POOLINGS, Point, Shard, compute, sent, shards
 from redlib.features.sites import LAST, POOLED, sites, token_spans
 from redlib.features.states import TokenStates
 from redlib.features.store import FeatureSet, token_states
@@ -14,6 +14,7 @@ __all__ = [
     "Shard",
     "TokenStates",
     "compute",
+    "sent",
     "shards",
     "sites",
     "token_spans",

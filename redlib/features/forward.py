@@ -18,6 +18,7 @@ from redlib.features import trunk
 POOLINGS = ("mean", "mean_skip_first", "last")
 SHARD = 2_000  # texts that are computed, and cached, together
 STRIP = 1024  # nodes of a strip of the fast trunk
+GPU_BATCH = 16_384  # nodes of a batch of rows on a GPU, which small ones leave idle
 
 
 @dataclass(frozen=True, order=True)
@@ -81,7 +82,7 @@ def shards(
         forest, first, stop = item
         batch = forest.batch(first, stop)
         kept = run(batch, layers)
-        pooled = {point: _pool(kept[level[point]].float(), batch, point.pooling).cpu() for point in points}
+        pooled = {point: _pool(kept[level[point]].float(), batch, point.pooling) for point in points}
         return pooled, None if held is None else _half(kept[held][batch.real], held)
 
     forests: deque[packing.Forest] = deque()  # of the shards under way
@@ -91,13 +92,13 @@ def shards(
             texts = distinct[start : start + SHARD]
             width = STRIP if fast else packing.WIDTH
             forests.append(packing.pack(texts, width) if packed else packing.plain(texts))
-            yield [(forests[-1], *rows) for rows in forests[-1].cut(STRIP if fast else packing.BATCH)]
+            yield [(forests[-1], *rows) for rows in forests[-1].cut(STRIP if fast else _nodes(backbone.device))]
 
     with contextlib.closing(parallel(part, groups(), backbone.device)) as computed:
         for parts in computed:
             forest = forests.popleft()
             yield Shard(
-                pooled={point: torch.cat([pooled[point] for pooled, _ in parts]).numpy() for point in points},
+                pooled={point: torch.cat([pooled[point] for pooled, _ in parts]).cpu().numpy() for point in points},
                 states=None if held is None else torch.cat([states for _, states in parts]).numpy(),
                 paths=forest.paths,
                 lengths=np.diff(forest.offsets),
@@ -106,7 +107,13 @@ def shards(
 
 def settings(backbone: Backbone, packed: bool) -> list[Any]:
     """What of this pass changes the numbers (in their last digits): part of a cache key."""
-    return [packing.VERSION, packed, packed and trunk.supports(backbone), SHARD, STRIP, packing.WIDTH, packing.BATCH]
+    batch = _nodes(backbone.device)
+    return [packing.VERSION, packed, packed and trunk.supports(backbone), SHARD, STRIP, packing.WIDTH, batch]
+
+
+def _nodes(device: torch.device) -> int:
+    """Nodes of a batch of rows that the decoder's own layers take at a time."""
+    return packing.BATCH if device.type == "cpu" else GPU_BATCH
 
 
 def _modules(backbone: Backbone) -> Callable[[packing.Batch, set[int]], dict[int, Tensor]]:
@@ -115,10 +122,15 @@ def _modules(backbone: Backbone) -> Callable[[packing.Batch, set[int]], dict[int
 
     def run(batch: packing.Batch, layers: set[int]) -> dict[int, Tensor]:
         mask = batch.mask
-        mask = None if mask is None else mask.to(device)
-        return backbone.run(batch.ids.to(device), mask, batch.depths.to(device), keep=layers)
+        mask = None if mask is None else sent(mask, device)
+        return backbone.run(sent(batch.ids, device), mask, sent(batch.depths, device), keep=layers)
 
     return run
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device; to a GPU from pinned memory, so that nobody waits for the copy."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def parallel(work: Callable[[Any], Any], groups: Iterable[Iterable[Any]], device: torch.device) -> Iterator[list[Any]]:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 
@@ -111,11 +112,36 @@ class FeatureSet:
             raise ValueError(f"the features {self.key} are not computed yet; call ensure() first")
         return np.load(self.folder / f"{name}.npy", mmap_mode="c")
 
+    @cached_property
+    def _sorted(self) -> tuple[list[list[int]], np.ndarray]:
+        """The distinct texts in packing order, and where each text given lies among them."""
+        return packing.sort(self.backbone.encode(self.texts), self.packed)
+
+    @property
+    def count(self) -> int:
+        """How many shards the set is computed in."""
+        return -(-len(self._sorted[0]) // forward.SHARD)
+
+    @property
+    def _parts(self) -> Path:
+        return self.folder.with_name(f".{self.key}.parts")
+
+    def missing(self) -> list[int]:
+        """The shards that are still to be computed; none of a set that is on disk."""
+        whole = self.ready
+        return [] if whole else [n for n in range(self.count) if not _whole(self._parts, n, self._labels())]
+
+    def compute_shard(self, number: int) -> None:
+        """Compute one shard and leave it for `ensure`, which joins them: several workers can share a pass."""
+        upto = self._sorted[0][: (number + 1) * forward.SHARD]
+        (shard,) = shards(self.backbone, upto, self.points, self.states_layer, self.packed, number)
+        _write_part(_part(self._parts, number), shard)
+
     def _compute(self, progress: bool) -> None:
         begin = perf_counter()
-        distinct, places = packing.sort(self.backbone.encode(self.texts), self.packed)
-        parts = self.folder.with_name(f".{self.key}.parts")
-        finished = _finished(parts, -(-len(distinct) // forward.SHARD), self._labels())
+        distinct, places = self._sorted
+        parts = self._parts
+        finished = _finished(parts, self.count, self._labels())
         tokens = [
             sum(map(len, distinct[start : start + forward.SHARD])) for start in range(0, len(distinct), forward.SHARD)
         ]
@@ -197,11 +223,13 @@ def _read(parts: Path, number: int, name: str) -> np.ndarray:
 
 def _finished(parts: Path, count: int, labels: set[str]) -> int:
     """How many shards, from the first on, are on disk and whole; the others will be computed."""
-    for number in range(count):
-        try:
-            with safe_open(_part(parts, number), "numpy") as file:
-                if set(file.keys()) != labels:
-                    return number
-        except (OSError, SafetensorError):
-            return number
-    return count
+    return next((number for number in range(count) if not _whole(parts, number, labels)), count)
+
+
+def _whole(parts: Path, number: int, labels: set[str]) -> bool:
+    """Whether a shard is on disk and whole."""
+    try:
+        with safe_open(_part(parts, number), "numpy") as file:
+            return set(file.keys()) == labels
+    except (OSError, SafetensorError):
+        return False

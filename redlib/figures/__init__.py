@@ -4,6 +4,7 @@ A frame is the table that the function names; every function selects its own row
 missing. `profile` and `backbone` go into the subtitle, `note` into a visible band (a smoke run's warning).
 """
 
+from redlib.figures.ablations import draw_ablation, setting_name
 from redlib.figures.arithmetic import (
     draw_error_kinds,
     draw_fourier_map,
@@ -37,6 +38,14 @@ from redlib.figures.cost import (
     draw_shares,
 )
 from redlib.figures.differences import draw_differences
+from redlib.figures.execution import (
+    draw_compounding,
+    draw_error_budget,
+    draw_execution,
+    draw_leaving,
+    draw_step_maps,
+    draw_unseen_steps,
+)
 from redlib.figures.fair import draw_arms, draw_path, path_steps
 from redlib.figures.foundations import (
     draw_data_balance,
@@ -46,6 +55,16 @@ from redlib.figures.foundations import (
     draw_selection,
     draw_training_curves,
 )
+from redlib.figures.modularity import change_name, draw_modularity, draw_numbers_of_ranges
+from redlib.figures.nested import (
+    draw_accuracy_flops,
+    draw_capacities,
+    draw_clutter,
+    draw_mask_agreement,
+    draw_nested_speed,
+    draw_token_maps,
+)
+from redlib.figures.planner import draw_planner_curves, draw_planner_errors, draw_programs
 from redlib.figures.routing import (
     draw_boundary_distance,
     draw_expert_load,
@@ -54,6 +73,7 @@ from redlib.figures.routing import (
     draw_robustness,
     draw_selective_accuracy,
 )
+from redlib.figures.sparse import draw_growth, draw_protocols, draw_quality_speed, draw_time_parts
 from redlib.figures.style import save
 from redlib.figures.task1 import (
     draw_accuracy_by_range,
@@ -78,38 +98,57 @@ NO_EVIDENCE = "machinery only, no evidence"
 
 __all__ = [
     "NO_EVIDENCE",
+    "change_name",
+    "draw_ablation",
     "draw_accuracy_by_kind",
     "draw_accuracy_by_range",
     "draw_accuracy_by_value",
+    "draw_accuracy_flops",
     "draw_arms",
     "draw_bias_by_value",
     "draw_boundary_distance",
     "draw_boundary_zoom",
     "draw_break_even",
+    "draw_capacities",
     "draw_case_parts",
     "draw_case_picks",
     "draw_case_spread",
     "draw_case_weights",
+    "draw_clutter",
+    "draw_compounding",
     "draw_curves_by_value",
     "draw_data_balance",
     "draw_definitions",
     "draw_differences",
+    "draw_error_budget",
     "draw_error_kinds",
+    "draw_execution",
     "draw_expert_load",
     "draw_explanation",
     "draw_fourier_map",
+    "draw_growth",
     "draw_learning_curve",
+    "draw_leaving",
+    "draw_mask_agreement",
     "draw_memorisation_gap",
     "draw_memory",
+    "draw_modularity",
+    "draw_nested_speed",
+    "draw_numbers_of_ranges",
     "draw_operand_map",
     "draw_pair_counts",
     "draw_pair_maps",
     "draw_parameters_by_rank",
     "draw_pareto",
     "draw_path",
+    "draw_planner_curves",
+    "draw_planner_errors",
     "draw_probe_depth",
     "draw_probe_sites",
     "draw_probe_targets",
+    "draw_programs",
+    "draw_protocols",
+    "draw_quality_speed",
     "draw_range_confusion",
     "draw_rank_pareto",
     "draw_regret",
@@ -125,14 +164,19 @@ __all__ = [
     "draw_shares",
     "draw_signed_errors",
     "draw_smoothness",
+    "draw_step_maps",
+    "draw_time_parts",
+    "draw_token_maps",
     "draw_toy_mixing",
     "draw_training_curves",
     "draw_transfer",
+    "draw_unseen_steps",
     "draw_value_circles",
     "draw_walk",
     "kind_name",
     "path_steps",
     "save",
+    "setting_name",
     "toy_mixing",
     "value_circles",
 ]

@@ -29,6 +29,10 @@ LABELS = {  # "+": on top of the row above
     "weights_uniform": "equal weights",
     "experts_mlp": "heads with a hidden layer as experts",
     "experts_linear": "linear heads as experts",
+    "dropped_tenth": "base term dropped, scale 0.1",
+    "dropped_answer": "base term dropped, router on the answer",
+    "tenth_answer": "scale 0.1, router on the answer",
+    "dropped_tenth_answer": "all three",
     "mlp_mixture": "+ base term dropped",
     "linear_mixture": "+ linear heads, no hidden layer",
     "softmax_moe": "+ router trained on the answer: softmax mixture",
@@ -49,6 +53,7 @@ LABELS = {  # "+": on top of the row above
 }
 SECTIONS = {
     "ONE CHANGE FROM RED": tuple(LABELS)[1:13],
+    "TWO AND THREE CHANGES TOGETHER": tuple(LABELS)[13:17],
     "STEP BY STEP FROM RED TO THE MIXTURE": PATH[1:],
     "ONE CHANGE FROM THE MIXTURE": ("moe_with_base", "moe_mlp", "moe_top1", "moe_uniform"),
     "THE AUTHORS' PUBLIC FORM": tuple(LABELS)[-8:],

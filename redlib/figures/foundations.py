@@ -117,10 +117,10 @@ def draw_selection(frame: pd.DataFrame, profile: str, backbone: str = "", note: 
 @style.styled
 def draw_probe_depth(frame: pd.DataFrame, profile: str, backbone: str = "", note: str = "") -> Figure:
     """Accuracy of probes by depth. Reads probes: layer (-1 after the final norm), pooling, method (linear, mlp), metric
-    (value_accuracy, range_accuracy), seed = all, value, low and high (smallest and largest seed)."""
+    (value_accuracy, range_accuracy), seed = all, value, low, high."""
     rows = select(frame, seed="all", metric=["value_accuracy", "range_accuracy"])
     layers = sorted(rows["layer"].unique(), key=lambda layer: (layer < 0, layer))
-    about = style.subtitle(rows[["split", "part"]], profile, backbone, "bars: smallest to largest seed")
+    about = style.subtitle(rows[["split", "part"]], profile, backbone, "bars: 95 % intervals")
     title = "How much of the answer a probe reads at each depth of the frozen backbone"
     fig, axes = style.canvas((10.5, 4.6), title, about, note, 1, 2)
     for ax, metric in zip(axes[0], ("value_accuracy", "range_accuracy"), strict=True):

@@ -79,7 +79,10 @@ METHODS = {
     "global_head_full_data": Look("global head, all rows", QUIET, "h", "--", "xxx"),
     "mlp_full_data": Look("plain network, all rows", SKY, "<", "-", "\\"),
     "fourier_full_data": Look("Fourier network, all rows", GREEN, "H", "-", "OO"),
+    "oracle_operator": Look("RED, true operation", GREEN, "^", "-.", "oo."),
+    "red_by_range": Look("RED, an expert a range", SKY, ">", "--", "//."),
     "planner": Look("planner", GREEN, ">", "--", "ooo"),
+    "planner_unrestricted": Look("planner, unrestricted", BLUE, "<", ":", "\\\\\\"),
     "symbolic": Look("symbolic program", QUIET, "|", ":", "..."),
 }
 SPLITS = {
@@ -133,7 +136,7 @@ def styled(draw: Callable) -> Callable:
             fig = draw(*args, **kwargs)
             for _ in range(2):
                 fig.get_layout_engine().execute(fig)
-            fig.set_layout_engine("none")
+            fig.set_layout_engine(None)  # "none" would leave a placeholder, for which every rendering draws twice
             return fig
 
     return inside

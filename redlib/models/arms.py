@@ -6,6 +6,7 @@ Every arm differs from its named reference in one setting, so that a difference 
 """
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -62,7 +63,11 @@ class Arm:
         """The trained router; arms with the same name share it. Experts matter to one that is trained through them."""
         own = [self.router, self.target, self.epochs]
         if self.target == "answer":
-            own += [self.base_term, self.experts, f"scale={self.trained_scale:g}"]
+            own += [
+                self.base_term,
+                self.experts,
+                f"scale={self.trained_scale:g}".replace(".", "_"),
+            ]  # a part has no dot
         return "-".join(own)
 
     @property
@@ -94,6 +99,11 @@ ARMS: dict[str, Arm] = _arms(
     ("weights_uniform", "red", {"weights": "uniform"}),
     ("experts_mlp", "red", {"experts": "mlp"}),
     ("experts_linear", "red", {"experts": "linear"}),
+    # two and three of these changes together: with the single ones, every combination of CROSSED
+    ("dropped_tenth", "base_dropped", {"scale": 0.1}),
+    ("dropped_answer", "base_dropped", {"target": "answer"}),
+    ("tenth_answer", "scale_tenth", {"target": "answer"}),
+    ("dropped_tenth_answer", "dropped_tenth", {"target": "answer"}),
     # RED's experts without h, trained without it too
     ("base_never", "base_dropped", {"experts": "residual_alone"}),
     # step by step to the mixture (the source, 4.3.4), and on to one with a linear gate of one epoch
@@ -119,6 +129,14 @@ ARMS: dict[str, Arm] = _arms(
 )
 PATH = ("red", "experts_mlp", "mlp_mixture", "linear_mixture", "softmax_moe", "moe_linear_gate", "moe_one_epoch")
 PUBLIC_PATH = ("public_red", "public_scale_one", "public_no_base", "public_answer", "public_moe")
+CROSSED = {"base_term": ("kept", "dropped"), "scale": (1.0, 0.1), "target": ("range", "answer")}  # as in RED, and not
+
+
+def crossed() -> dict[tuple, str]:
+    """The arm of every combination of CROSSED with RED's trained experts: {(base term, scale, target): name}."""
+    alike = [arm for arm in ARMS.values() if arm.changes(ARMS["red"]).keys() <= CROSSED.keys()]
+    named = {tuple(getattr(arm, setting) for setting in CROSSED): arm.name for arm in alike}
+    return {levels: named[levels] for levels in product(*CROSSED.values())}
 
 
 def combine(arm: Arm, classifier: nn.Module, h: Tensor, said: Tensor) -> Tensor:
@@ -131,18 +149,26 @@ def combine(arm: Arm, classifier: nn.Module, h: Tensor, said: Tensor) -> Tensor:
 class ArmModel(Method):
     """One trained arm of one seed, from the parts base, classifier, experts (K members of the arm's kind) and router.
 
-    `scale` is the number of an arm whose scale is learned. ValueError when router or experts do not fit the arm.
+    `scale` is the number of an arm whose scale is learned, `K` that of experts, by default one a range. ValueError when
+    router or experts do not fit the arm.
     """
 
     needs = ("classifier", "experts", "router")
     router = "router"
 
-    def __init__(self, labels: LabelSpace, parts: dict[str, nn.Module], arm: Arm, scale: float | None = None):
-        super().__init__(labels, parts, weights=arm.weights)
+    def __init__(
+        self,
+        labels: LabelSpace,
+        parts: dict[str, nn.Module],
+        arm: Arm,
+        scale: float | None = None,
+        K: int | None = None,
+    ):
+        super().__init__(labels, parts, K, weights=arm.weights)
         self.arm, self.scale = arm, arm.scale if scale is None else scale
         outputs, kind = parts["router"].shape["out"], type(parts["experts"]).__name__
-        if outputs != labels.K:
-            raise ValueError(f"arm {arm.name!r}: the router chooses among {outputs} experts, but there are {labels.K}")
+        if outputs != self.K:
+            raise ValueError(f"arm {arm.name!r}: the router chooses among {outputs} experts, but there are {self.K}")
         if isinstance(parts["experts"], ResidualExperts) != arm.corrects:
             raise ValueError(f"arm {arm.name!r} needs experts of kind {arm.experts!r}, got a {kind}")
         if self.scale == "learned":
@@ -153,7 +179,7 @@ class ArmModel(Method):
         if self.arm.weights != "all":
             return super().route(x)
         h = self.hidden(x)
-        return h, h.new_ones(len(h), self.labels.K)
+        return h, h.new_ones(len(h), self.K)
 
     def forward(self, x: Tensor, ranges: Tensor | None = None) -> Output:
         h, alpha = self.route(x)

@@ -28,17 +28,20 @@ class Method(nn.Module):
 
     needs: tuple[str, ...] = ()
 
-    def __init__(self, labels: LabelSpace, parts: dict[str, nn.Module], **options: Any):
+    def __init__(self, labels: LabelSpace, parts: dict[str, nn.Module], K: int | None = None, **options: Any):
+        """`K`: number of experts, by default one a range."""
         super().__init__()
+        self.K = labels.K if K is None else K
         missing = [name for name in ("base", *self.needs) if name not in parts]
         if missing:
             raise ValueError(f"{type(self).__name__} needs the parts base, {', '.join(self.needs)}; missing: {missing}")
         self.labels, self.options = labels, options
         self.parts = nn.ModuleDict({name: parts[name] for name in ("base", *self.needs)})
         for name in ("experts", "heads"):
-            members = next(parts[name].parameters()).shape[0] if name in self.needs else labels.K
-            if members != labels.K:
-                raise ValueError(f"{name} holds {members} members, but the label space has K={labels.K} ranges")
+            members = next(parts[name].parameters()).shape[0] if name in self.needs else self.K
+            if members != self.K:
+                what = f"the label space has K={labels.K} ranges" if K is None else f"K={K} experts are wanted"
+                raise ValueError(f"{name} holds {members} members, but {what}")
 
     def hidden(self, x: Tensor | tuple[Tensor, ...]) -> Tensor:
         """h (B, d) of the rows x: pooled features (B, d), or (states (B, T, d), mask (B, T))."""
@@ -62,9 +65,9 @@ class Method(nn.Module):
 class GlobalHead(Method):
     """One head on h, no modules (the source, 4.3.1). `head` names it: the base's classifier, or a control's."""
 
-    def __init__(self, labels: LabelSpace, parts: dict[str, nn.Module], head: str):
+    def __init__(self, labels: LabelSpace, parts: dict[str, nn.Module], head: str, K: int | None = None):
         self.needs = (head,)
-        super().__init__(labels, parts, head=head)
+        super().__init__(labels, parts, K, head=head)
 
     def forward(self, x: Tensor, ranges: Tensor | None = None) -> Output:
         return Output(self.parts[self.options["head"]](self.hidden(x))[0])
@@ -179,12 +182,15 @@ def needs(names: Iterable[str]) -> set[str]:
     return {part for make, options in kinds for part in make.needs or (options["head"],)}
 
 
-def assemble(name: str, labels: LabelSpace, parts: dict[str, nn.Module]) -> Method:
-    """The method called `name` from trained parts; ValueError for an unknown name or a missing part."""
+def assemble(name: str, labels: LabelSpace, parts: dict[str, nn.Module], K: int | None = None) -> Method:
+    """The method called `name` from trained parts, with K experts (by default one a range).
+
+    ValueError for an unknown name or a missing part.
+    """
     if name not in METHODS:
         raise ValueError(f"unknown method {name!r}; valid methods: {', '.join(METHODS)}")
     make, options = METHODS[name]
-    return make(labels, parts, **options).eval()
+    return make(labels, parts, K=K, **options).eval()
 
 
 def range_probabilities(logits: Tensor, labels: LabelSpace) -> Tensor:

@@ -11,8 +11,8 @@ from redlib.expressions import Expression
 from redlib.phrasing.additions import TASK1, WORDINGS, Template, Wording
 from redlib.phrasing.chains import CHAIN_WORDINGS, TASK2, ChainTemplate, ChainWording
 from redlib.phrasing.frames import GROUPS
-from redlib.phrasing.places import FIRST, OPERATOR, SECOND, places
-from redlib.phrasing.reading import parse
+from redlib.phrasing.places import FIRST, OPERATOR, SECOND, operator_words, places
+from redlib.phrasing.reading import numbers, parse
 
 __all__ = [
     "CHAIN_WORDINGS",
@@ -28,6 +28,8 @@ __all__ = [
     "ChainWording",
     "Template",
     "Wording",
+    "numbers",
+    "operator_words",
     "parse",
     "places",
     "render",

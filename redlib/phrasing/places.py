@@ -14,6 +14,11 @@ _OPERATOR = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, _LONGEST_FIRST))})(
 _NUMBER = re.compile(r"[0-9]+")
 
 
+def operator_words(text: str) -> list[str]:
+    """The words of a text that name an operator, in its order: "plus", "increased", "put in"."""
+    return [found.group() for found in _OPERATOR.finditer(text)]
+
+
 def places(text: str) -> dict[str, tuple[int, int]]:
     """First character, and one past the last, of "first_operand", "second_operand" and "operator".
 

@@ -21,20 +21,34 @@ def parse(text: str) -> Expression:
     refused rather than misread. Raises ValueError with one sentence for anything else: not a string, fewer than two
     numbers, negative or decimal numbers, unknown operators or words. Operand and value domains are not checked here.
     """
-    if not isinstance(text, str):
-        raise ValueError(f"an expression in words must be a string, got {type(text).__name__}")
-    plain = text.lower().translate(_TYPOGRAPHY)
-    if odd := _NOT_WHOLE.search(plain):
-        raise ValueError(f"{_quote(text)}: {odd.group().strip()!r} is not a whole number from 0 to 999999999")
-    numbers = [int(digits) for digits in _NUMBER.findall(plain)]
-    if len(numbers) < 2:
-        found = f"only one number ({numbers[0]})" if numbers else "no numbers"
-        raise ValueError(f"{_quote(text)} has {found}; an expression needs at least two, written in digits")
+    terms = numbers(text)
     try:
-        order, operators = _reading(_NUMBER.sub("0", plain))
+        order, operators = _reading(_NUMBER.sub("0", _plain(text)))
     except LookupError as error:
         raise ValueError(f"cannot read {_quote(text)}: {error.args[0]}") from None
-    return Expression(tuple(numbers[position] for position in order), operators)
+    return Expression(tuple(terms[position] for position in order), operators)
+
+
+def numbers(text: str) -> list[int]:
+    """The numbers of a text, in the order in which it says them.
+
+    Raises ValueError with one sentence for what is no string, for fewer than two numbers and for negative and decimal
+    ones.
+    """
+    if not isinstance(text, str):
+        raise ValueError(f"an expression in words must be a string, got {type(text).__name__}")
+    plain = _plain(text)
+    if odd := _NOT_WHOLE.search(plain):
+        raise ValueError(f"{_quote(text)}: {odd.group().strip()!r} is not a whole number from 0 to 999999999")
+    found = [int(digits) for digits in _NUMBER.findall(plain)]
+    if len(found) < 2:
+        few = f"only one number ({found[0]})" if found else "no numbers"
+        raise ValueError(f"{_quote(text)} has {few}; an expression needs at least two, written in digits")
+    return found
+
+
+def _plain(text: str) -> str:
+    return text.lower().translate(_TYPOGRAPHY)
 
 
 _TYPOGRAPHY = str.maketrans({"−": "-", "–": "-", "’": "'"})

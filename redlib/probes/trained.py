@@ -64,33 +64,21 @@ def probe(
     hidden: int,
     loop: Training,
 ) -> pd.DataFrame:
-    """Validation accuracy of a linear and a 2-layer probe (hidden units) for every point, target and seed.
+    """What a linear and a 2-layer probe (hidden units) say of every validation row, by point, target and seed.
 
     pooled: features (N, d) by point; targets: class numbers (N,) by name; train, validation: row numbers by seed. All
     points and seeds of a probe and target are trained as one batched product. The probe stops on the validation rows
     that it is scored on: the numbers compare points, they are no test results. Columns: layer, pooling, probe, target,
-    seed, correct, n.
+    seed, row, right (whether the probe says the row's class).
     """
-    points, members = list(pooled), _Points(pooled, train, validation)
-    n = [len(rows) for rows in members.stop]
     frames = []
-    for target, y in targets.items():
-        for kind in PROBES:
-            _, history = members.fit(target, y, hidden * (kind == "mlp"), loop)
-            best = history[history["best"]].groupby("member").last()
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "layer": [points[p].layer for p in members.group],
-                        "pooling": [points[p].pooling for p in members.group],
-                        "probe": kind,
-                        "target": target,
-                        "seed": members.own,
-                        "correct": (best["valid_accuracy"].to_numpy() * n).round().astype(int),
-                        "n": n,
-                    }
-                )
-            )
+    for kind in PROBES:
+        said = network(pooled, targets, train, validation, validation, hidden * (kind == "mlp"), loop)
+        for (point, target), of_seed in said.items():
+            about = {"layer": point.layer, "pooling": point.pooling, "probe": kind, "target": target}
+            for seed, (rows, classes) in enumerate(zip(validation, of_seed, strict=True)):
+                right = classes == np.asarray(targets[target])[rows]
+                frames.append(pd.DataFrame({"row": rows, "right": right}).assign(**about, seed=seed))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -103,7 +91,8 @@ def network(
     hidden: int,
     loop: Training,
 ) -> dict[tuple[Any, str], list[np.ndarray]]:
-    """The class that a 2-layer probe says of every scored row: {(point, target): one (n,) array a seed}.
+    """The class that a probe with `hidden` units (0: linear) says of every scored row: {(point, target): one (n,) array
+    a seed}.
 
     features: (N, d) by point; targets: class numbers (N,) by name; train, stop, scored: row numbers by seed, of which
     `stop` choose the best epoch.

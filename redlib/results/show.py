@@ -15,10 +15,11 @@ def select(frame: pd.DataFrame, **keys) -> pd.DataFrame:
             raise LookupError(f"no column {column!r}; present: {', '.join(frame.columns)}")
         values = [str(v) for v in wanted] if isinstance(wanted, list | tuple | set) else [str(wanted)]
         here = frame[column].astype(str)
-        absent = [value for value in values if value not in set(here)]
+        known = set(here.unique())
+        absent = [value for value in values if value not in known]
         if absent:
             asked = ", ".join(f"{name}={value}" for name, value in keys.items())
-            present = ", ".join(sorted(set(here))) or "none"
+            present = ", ".join(sorted(known)) or "none"
             raise LookupError(f"no row with {column}={', '.join(absent)} (asked for {asked}); present: {present}")
         frame = frame[here.isin(values)]
     return frame

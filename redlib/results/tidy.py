@@ -25,6 +25,8 @@ EXTRA_COLUMNS = {  # columns that some tables add to the key, and their type
     "own": "int64",  # 1 for the profile's own setting
     "rows": "int64",  # training rows
     "epoch": "int64",
+    "question": "str",  # of the ablations
+    "configuration": "str",  # of a run, as JSON
     "reference": "str",  # the arm that an arm of the fair comparison is set against
     "changed": "str",  # and what it does otherwise than that one
     "curve": "str",  # of routing: which curve, and where on it
@@ -35,6 +37,13 @@ EXTRA_COLUMNS = {  # columns that some tables add to the key, and their type
     "target": "str",  # what a probe says
     "period": "int64",  # of a Fourier component
     "error": "int64",  # predicted minus true value
+    "token": "int64",  # of a picture, by rows; -1 for the whole of it
+    "batch": "int64",  # requests answered together
+    "prompt": "int64",  # tokens of each
+    "line": "int64",  # of a program, from 1, and what should stand there
+    "wanted": "str",
+    "text": "str",  # a question
+    "step": "str",  # a line of its program
 }
 _TYPES = dict.fromkeys((*KEY, "run"), "str") | dict.fromkeys(("value", "low", "high"), "float64")
 

@@ -153,11 +153,10 @@ class Resampler:
         value, draws, rows, clusters, members = [], [], [], [], []
         for block in self._blocks:
             use = mask[block.rows]
-            true, hit, claimed = block.label_counts(truth[block.rows], predicted[block.rows], use)  # (G, L)
-            some = true.any(1)
-            weights = block.weights[:, some]
-            value.append(_f1(true.sum(0), hit.sum(0), claimed.sum(0)))
-            resampled = _f1(weights @ true[some], weights @ hit[some], weights @ claimed[some])
+            counts = block.label_counts(truth[block.rows], predicted[block.rows], use)  # (3 * L, G)
+            some = np.bincount(block.cluster[use], minlength=len(block.names)) > 0
+            value.append(_f1(*np.split(counts.sum(1), 3)))
+            resampled = _f1(*np.split((counts @ block.weights.T).T, 3, axis=1))
             draws.append(np.clip(resampled - mean_of_finite(resampled) + value[-1], 0, 1))
             rows.append(use.sum())
             clusters.append(some.sum())
@@ -191,7 +190,7 @@ class _Block:
     def __init__(self, rows, codes, stratum, resamples, rng):
         self.rows = rows
         self.names, first, self.cluster = np.unique(codes[rows], return_index=True, return_inverse=True)
-        self.weights = draw_counts(stratum[rows][first], resamples, rng)
+        self.weights = np.ascontiguousarray(draw_counts(stratum[rows][first], resamples, rng).T).T  # by cluster
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """(N, M) of all rows -> (G, M) sums by cluster; float32 holds counts below 2**24 exactly."""
@@ -199,19 +198,21 @@ class _Block:
         member = sparse.csr_array((np.ones(n, np.float32), (self.cluster, np.arange(n))), (len(self.names), n))
         return member @ values[self.rows]
 
-    def label_counts(self, truth, predicted, use) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """By cluster and label present in the truth, (G, L): rows of that label, rows got right, rows predicted so."""
+    def label_counts(self, truth, predicted, use) -> sparse.csr_array:
+        """By cluster, and by label present in the truth: rows of that label, rows got right, rows predicted so; one
+        after another, (3 * L, G)."""
         labels = np.unique(truth[use])
-        shape = (len(self.names), len(labels))
         place = np.minimum(np.searchsorted(labels, predicted), max(len(labels) - 1, 0))
         known = use & (labels[place] == predicted) if len(labels) else use
         right = known & (truth == predicted)
-
-        def count(keep, label):
-            flat = self.cluster[keep] * shape[1] + label[keep]
-            return np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float32)
-
-        return count(use, np.searchsorted(labels, truth)), count(right, place), count(known, place)
+        counted = (
+            (use, np.searchsorted(labels, truth)),
+            (right, place + len(labels)),
+            (known, place + 2 * len(labels)),
+        )
+        rows = np.concatenate([label[keep] for keep, label in counted])
+        clusters = np.concatenate([self.cluster[keep] for keep, _ in counted])
+        return sparse.csr_array((np.ones(len(rows), np.float32), (rows, clusters)), (3 * len(labels), len(self.names)))
 
 
 def redraw_seeds(seeds: int, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

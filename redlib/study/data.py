@@ -10,25 +10,37 @@ import transformers
 
 from redlib import backbone, datasets, features, paths
 from redlib.config import BackboneConfig
+from redlib.datasets import decomposer
 from redlib.models import LabelSpace
 from redlib.study.stage import RECORD, Stage
 
 
 def pool_stage(
-    task: str, rows: int, seed: int, operands: tuple[int, int], labels: LabelSpace, steps: str | None = None
+    task: str,
+    rows: int,
+    seed: int,
+    operands: tuple[int, int],
+    labels: LabelSpace,
+    steps: str | None = None,
+    chains: str | None = None,
 ) -> Stage:
-    """The one pool of texts of a task, of Task 2 under one definition of its steps (the source, 4.2)."""
+    """The one pool of texts of a task, of Task 2 under one definition of its steps (the source, 4.2).
+
+    `chains`: the pool is that of the decomposer's records, whose chains are `closed` or of the `source`.
+    """
     config = {"task": task, "rows": rows, "seed": seed, "operands": list(operands), "labels": asdict(labels)}
     config |= {"steps": steps} if steps else {}
+    config |= {"chains": chains} if chains else {}
     return Stage("pool", 1, config, _make_pool, seconds=2 + rows * 1e-4, bytes=rows * 60)
 
 
 def _make_pool(stage: Stage, out: Path) -> None:
     c = stage.config
-    labels = LabelSpace(**c["labels"])
-    pool = datasets.build(
-        c["task"], c["rows"], c["seed"], operands=tuple(c["operands"]), labels=labels, steps=c.get("steps")
-    )
+    domain = {"operands": tuple(c["operands"]), "labels": LabelSpace(**c["labels"])}
+    if "chains" in c:
+        pool = decomposer.build(c["rows"], c["seed"], c["chains"], **domain)
+    else:
+        pool = datasets.build(c["task"], c["rows"], c["seed"], steps=c.get("steps"), **domain)
     datasets.save(pool, out / "pool.parquet")
 
 
@@ -37,6 +49,13 @@ def read_pool(folder: Path):
     """The pool in a pool stage's folder, checked against the labels that it was made for."""
     made = json.loads((folder / RECORD).read_text())["config"]
     return datasets.load(folder / "pool.parquet", LabelSpace(**made["labels"]))
+
+
+@lru_cache(maxsize=8)
+def fingerprint(folder: Path) -> str:
+    """Hex sha256 of the texts and values of a pool, in their order."""
+    pool = read_pool(folder)
+    return paths.digest([pool["text"].tolist(), pool["value"].tolist()])
 
 
 def features_stage(pool: Stage, spec: BackboneConfig, points: tuple[features.Point, ...], states: int | None) -> Stage:
@@ -66,10 +85,15 @@ def features_stage(pool: Stage, spec: BackboneConfig, points: tuple[features.Poi
 
 def feature_set(stage: Stage) -> features.FeatureSet:
     """The features of a features stage, computed if they are missing."""
+    return features_of(stage).ensure()
+
+
+def features_of(stage: Stage) -> features.FeatureSet:
+    """The features of a features stage, as they are: nothing is computed."""
     c = stage.config
     points = [features.Point(**point) for point in c["points"]]
     texts = read_pool(stage.inputs["pool"].run())["text"].tolist()
-    return features.FeatureSet(open_backbone(stage), texts, points, c["states"]).ensure()
+    return features.FeatureSet(open_backbone(stage), texts, points, c["states"])
 
 
 def open_backbone(stage_or_spec: Stage | BackboneConfig) -> backbone.Backbone:

@@ -17,18 +17,20 @@ from torch import Tensor, nn
 from redlib import models, modules, training
 from redlib.config import Profile
 from redlib.models import MLPBank, ResidualExperts, stack, take
+from redlib.models.ablated import Balanced
 from redlib.models.arms import ARMS, TRAINED, Arm, ArmModel, MixedLogits, SoloExperts
 from redlib.study import methods, task1, task2
 from redlib.study.parts import Frozen
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 
-SEEDS = 3  # at most
+SEEDS = 3  # at most, where a profile does not say
 SAME = "moe_same_experts"  # RED's experts and weights mixed as logits: by the identity no other function
 BUILT_FROM = ("red", "softmax_moe", "red_logit_scale", SAME)  # methods whose trained parts are reused
 ROUTERS = {ARMS[arm].router_name: part for arm, part in (("red", "router"), ("softmax_moe", "gate"))}
 ROUTERS[ARMS["moe_linear_gate"].router_name] = "gate_linear"
 EXPERTS = {"residual": "experts", "linear": "heads"}
+NAMES = {"base": "base", "classifier": "classifier", **EXPERTS, **ROUTERS}
 Bank = dict[str, nn.Module]  # parts by name; members are the seeds, of experts K a seed
 
 
@@ -41,9 +43,9 @@ def settings(profile: Profile) -> list[Setting]:
     return [s for s in made if s.seeds]
 
 
-def comparison_stage(s: Setting) -> Stage:
-    """What the arms lack, trained for up to SEEDS seeds, and what every arm says of the test rows."""
-    seeds = min(SEEDS, s.seeds)
+def comparison_stage(s: Setting, seeds: int = SEEDS) -> Stage:
+    """What the arms lack, trained for up to `seeds` seeds, and what every arm says of the test rows."""
+    seeds = min(seeds, s.seeds)
     config = {"seeds": seeds, "arms": [asdict(arm) for arm in ARMS.values()]}
     inputs = {"pool": s.pool, "features": s.features, **methods.part_stages(s)}
     seconds = 5 + seeds * s.pool.config["rows"] * 8e-4
@@ -53,11 +55,11 @@ def comparison_stage(s: Setting) -> Stage:
 def _make(s: Setting, stage: Stage, out: Path) -> None:
     data, seeds = Data(s, stage.inputs["base"].folder), stage.config["seeds"]
     bank = _reused(s, range(seeds))
-    extra, histories = _train_experts(data, bank, [kind for kind in TRAINED if kind not in EXPERTS])
+    extra, histories = train_experts(data, bank, [kind for kind in TRAINED if kind not in EXPERTS])
     bank |= extra
     for arm in ARMS.values():
         if arm.router_name not in bank:
-            extra[arm.router_name], history = _train_router(data, bank, arm)
+            extra[arm.router_name], history = train_router(data, bank, arm)
             bank[arm.router_name] = extra[arm.router_name]
             histories.append(history)
     for seed in range(seeds):
@@ -71,27 +73,35 @@ def _make(s: Setting, stage: Stage, out: Path) -> None:
 
 def _reused(s: Setting, seeds: Iterable[int]) -> Bank:
     """Base, classifier, experts, heads and routers of the study under the arms' names for them."""
-    loaded = [methods.load_parts(s, seed) for seed in seeds]
-    names = {"base": "base", "classifier": "classifier", **EXPERTS, **ROUTERS}
-    return {name: stack([parts[part] for parts in loaded]) for name, part in names.items()}
+    return bank_of([methods.load_parts(s, seed) for seed in seeds])
+
+
+def bank_of(loaded: list[dict[str, nn.Module]]) -> Bank:
+    """Parts of the study, one dict a seed, under the arms' names for them."""
+    return {name: stack([parts[part] for parts in loaded]) for name, part in NAMES.items() if part in loaded[0]}
 
 
 def _own(part: nn.Module, seed: int, seeds: int) -> range:
     """Members of one seed: one, or K where the part is a bank of experts."""
-    each = next(iter(part.state_dict().values())).shape[0] // seeds
+    tensors = part.state_dict().values()
+    each = next(iter(tensors)).shape[0] // seeds if tensors else 1
     return range(seed * each, (seed + 1) * each)
+
+
+def count_seeds(bank: Bank) -> int:
+    return len(next(bank["classifier"].parameters()))
 
 
 def parts_of(bank: Bank, arm: Arm, seed: int) -> Bank:
     """The parts of one seed that an ArmModel is assembled from; a router that is still to be trained is left out."""
-    seeds = len(bank["classifier"].weight)
+    seeds = count_seeds(bank)
     names = {"base": "base", "classifier": "classifier", "experts": arm.experts, "router": arm.router_name}
     return {role: take(bank[name], _own(bank[name], seed, seeds)) for role, name in names.items() if name in bank}
 
 
-def arm_model(s: Setting, name: str, seed: int) -> ArmModel:
+def arm_model(s: Setting, name: str, seed: int, seeds: int = SEEDS) -> ArmModel:
     """One trained arm of a setting, trained now if it is not there; ValueError for an unknown arm or seed."""
-    stage = comparison_stage(s)
+    stage = comparison_stage(s, seeds)
     if name not in ARMS or seed not in range(stage.config["seeds"]):
         seeds = ", ".join(map(str, range(stage.config["seeds"])))
         raise ValueError(f"no arm {name!r} of seed {seed}; valid arms: {', '.join(ARMS)}; valid seeds: {seeds}")
@@ -115,12 +125,12 @@ def hidden_width(d: int, rank: int, C: int) -> int:
     return max(1, round((2 * d * rank - C) / (d + 1 + C)))
 
 
-def _train_experts(data: Data, bank: Bank, kinds: Iterable[str]) -> tuple[Bank, list[pd.DataFrame]]:
+def train_experts(data: Data, bank: Bank, kinds: Iterable[str]) -> tuple[Bank, list[pd.DataFrame]]:
     """K experts a seed of each kind, each on the rows of its own range, all as one product."""
-    s, seeds = data.setting, len(bank["classifier"].weight)
-    owner = [seed for seed in range(seeds) for _ in range(s.labels.K)]
+    s, seeds = data.setting, count_seeds(bank)
+    owner = [seed for seed in range(seeds) for _ in range(s.K)]
     of_range = [
-        [data.of_range(rows, k) for rows in data.rows[part][:seeds] for k in range(s.labels.K)]
+        [data.of_expert(rows, k) for rows in data.rows[part][:seeds] for k in range(s.K)]
         for part in ("train", "validation")
     ]
     trained, histories = {}, []
@@ -142,14 +152,17 @@ def _train_experts(data: Data, bank: Bank, kinds: Iterable[str]) -> tuple[Bank, 
     return trained, histories
 
 
-def _train_router(data: Data, bank: Bank, arm: Arm) -> tuple[nn.Module, pd.DataFrame]:
-    """The arm's router, a member a seed: on the range, or on the answer through the arm's frozen experts."""
-    s, seeds = data.setting, range(len(bank["classifier"].weight))
+def train_router(data: Data, bank: Bank, arm: Arm, balance: float = 0.0) -> tuple[nn.Module, pd.DataFrame]:
+    """The arm's router, a member a seed: on the range, or on the answer through the arm's frozen experts.
+
+    `balance`: the weight of a loss that asks for equal loads, beside the cross-entropy.
+    """
+    s, seeds = data.setting, range(count_seeds(bank))
     hidden = s.recipe.router_hidden if arm.router == "two_layer" else 0
     loop = s.recipe.routers.model_copy(update={"max_epochs": 1} if arm.epochs == "one" else {})
     # initial weights and batches of the study's own router or gate of this kind
     like = ("router" if arm.target == "range" else "gate") + ("" if hidden else "_linear")
-    y = data.range if arm.target == "range" else data.value
+    y = data.expert if arm.target == "range" else data.value
     rows = data.training_rows(like, y, *(data.rows[part][: len(seeds)] for part in ("train", "validation")), seeds)
     rows.name = arm.router_name
     if arm.target == "answer":
@@ -157,11 +170,11 @@ def _train_router(data: Data, bank: Bank, arm: Arm) -> tuple[nn.Module, pd.DataF
         rows.inputs = lambda index, members: (*read(index, members), each[members[:, None], index])
 
     def make(members: list[int]) -> nn.Module:
-        gate = MLPBank([rows.seeds[m] for m in members], data.d, hidden, s.labels.K)
+        gate = Balanced(MLPBank([rows.seeds[m] for m in members], data.d, hidden, s.K), balance)
         return (MixedLogits if arm.target == "answer" else Frozen)(take(bank["base"], members), gate)
 
     module, history = training.fit_members(make, rows, loop)
-    return module.gate if arm.target == "answer" else module.bank, history
+    return (module.gate if arm.target == "answer" else module.bank).router, history
 
 
 @torch.no_grad()
@@ -179,7 +192,7 @@ def _predict(data: Data, bank: Bank, seed: int) -> tuple[pd.DataFrame, pd.DataFr
     for arm in ARMS.values():
         parts, scale = parts_of(bank, arm, seed), None
         if arm.scale == "learned":
-            scale = _fit_scale(data, parts, arm, seed)
+            scale = fit_scale(data, parts, arm, seed)
             measured.append({"method": arm.name, "seed": seed, "metric": "scale", "value": scale})
         model = ArmModel(s.labels, parts, arm, scale).eval()
         frames.append(methods.predict_part(data, model, "test", arm.name, seed))
@@ -198,7 +211,7 @@ def _rows_of(data: Data, part: str, seed: int) -> Tensor:
 
 
 @torch.no_grad()
-def _fit_scale(data: Data, parts: Bank, arm: Arm, seed: int) -> float:
+def fit_scale(data: Data, parts: Bank, arm: Arm, seed: int) -> float:
     """The scale between 0.001 and 1000 with the lowest cross-entropy on the validation rows, router and experts frozen.
 
     Logits are a straight line in the scale, so that the loss has one minimum.

@@ -1,6 +1,9 @@
 """The table of the fair comparison: accuracy of every arm, and paired differences between arms."""
 
 import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,7 @@ import pandas as pd
 from redlib import evaluation
 from redlib.config import Profile
 from redlib.evaluation.predictions import Block, align, variant
-from redlib.models.arms import ARMS
+from redlib.models.arms import ARMS, CROSSED, crossed
 from redlib.statistics import Estimate, Resampler, Statistic
 from redlib.study import fair
 from redlib.study.settings import Setting
@@ -20,7 +23,7 @@ from redlib.study.writing import save
 def fair_tables(profile: Profile) -> Stage:
     """fair.csv: accuracy of every arm, and its paired differences to RED and to the arm that it is one change from."""
     wanted = fair.settings(profile)
-    inputs = {f"{s.task}, {s.name}": fair.comparison_stage(s) for s in wanted}
+    inputs = {f"{s.task}, {s.name}": fair.comparison_stage(s, profile.fair.seeds) for s in wanted}
 
     def make(stage: Stage, out: Path) -> None:
         frames = []
@@ -29,7 +32,7 @@ def fair_tables(profile: Profile) -> Stage:
             frames.append(tidy(predictions, pd.read_csv(made.folder / "measured.csv"), s, profile.bootstrap))
         save(profile, stage, out, {"fair": pd.concat(frames, ignore_index=True)})
 
-    return Stage("fair tables", 1, {"resamples": profile.bootstrap}, make, inputs, 10)
+    return Stage("fair tables", 2, {"resamples": profile.bootstrap}, make, inputs, 10)
 
 
 def tidy(predictions: pd.DataFrame, measured: pd.DataFrame, s: Setting, resamples: int) -> pd.DataFrame:
@@ -37,7 +40,8 @@ def tidy(predictions: pd.DataFrame, measured: pd.DataFrame, s: Setting, resample
 
     value_accuracy, range_accuracy, router_accuracy of each seed and over seeds; over seeds also <metric>_change, the
     arm minus the reference on the same rows, against RED and against the arm's own reference; scale (learned) and
-    logit_difference (identity: largest difference over largest logit). Intervals as in `evaluate`.
+    logit_difference (identity: largest difference over largest logit). Method `crossing` has <metric>_effect, see
+    `effects`. Intervals as in `evaluate`.
     """
     evaluation.check(predictions, s.labels)
     block = align(predictions)
@@ -53,10 +57,40 @@ def tidy(predictions: pd.DataFrame, measured: pd.DataFrame, s: Setting, resample
                 if reference in numbers:
                     change = (number - numbers[reference]).overall()
                     rows.append(_row(name, reference, f"{metric}_change", change))
+        for changed, effect in effects(numbers).items():
+            about = {"method": "crossing", "seed": "all", "metric": f"{metric}_effect", "reference": "red"}
+            rows.append({**about, "changed": changed, **asdict(effect.overall())})
     for name, metric, seed, value in measured[["method", "metric", "seed", "value"]].itertuples(index=False):
         rows.append(_row(name, "red", metric, Estimate(value, np.nan, np.nan, pd.NA), str(seed)))
     about = {"task": s.task, "variant": variant(s.definition, s.recipe.name), "split": s.split, "part": "test"}
     return pd.DataFrame(rows).assign(group="all", **about)
+
+
+def effects(numbers: Mapping[str, Statistic]) -> dict[str, Statistic]:
+    """What each change of CROSSED does, and what they do to each other, over all combinations of them.
+
+    numbers: an accuracy of every arm. Of one change: with it minus without it, mean over what the others are. Of two or
+    three, joined by " x ": by how much that of the first differs where the others are made too.
+    """
+    cells, found = crossed(), {}
+    one = numbers["red"]
+    for size in range(1, len(CROSSED) + 1):
+        for together in combinations(CROSSED, size):
+            share = 2 ** (size - len(CROSSED))
+            value, draws = (
+                share * sum(_sign(levels, together) * getattr(numbers[arm], part) for levels, arm in cells.items())
+                for part in ("value", "draws")
+            )
+            reach = np.full(len(value), 2.0 ** (size - 1))
+            name = " x ".join(f"{setting}={CROSSED[setting][1]}" for setting in together)
+            found[name] = replace(one, value=value, draws=draws, signed=True, ceiling=reach)
+    return found
+
+
+def _sign(levels: tuple, together: tuple[str, ...]) -> int:
+    """-1 to the number of changes of `together` that are not made."""
+    made = dict(zip(CROSSED, levels, strict=True))
+    return (-1) ** sum(made[setting] != CROSSED[setting][1] for setting in together)
 
 
 def stream(s: Setting) -> int:

@@ -5,6 +5,7 @@ base -> experts -> routers, and controls beside them; each part is trained with 
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,7 +13,7 @@ import pandas as pd
 
 from redlib import datasets, evaluation, models, modules
 from redlib.config import PARTS
-from redlib.expressions import Expression
+from redlib.expressions import OPERATORS, Expression
 from redlib.study import parts
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
@@ -53,13 +54,26 @@ def _base_config(s: Setting) -> dict:
     fields = {"layer", "pooling", "tuned_layers", "base_share", "base"}
     recipe = s.recipe.model_dump(include=fields)
     config = {"recipe": recipe, "labels": asdict(s.labels), "split": s.split, "subset": s.subset}
-    return config | ({"held_out": datasets.held_out(0)} if s.split == "phrasing" else {})
+    config |= {"held_out": datasets.held_out(0)} if s.split == "phrasing" else {}
+    return config | ({"apart": True} if s.apart else {})
 
 
 def experts_stage(s: Setting) -> Stage:
-    """K residual experts and K full-rank heads a seed, each on the rows of its own range."""
+    """K residual experts and K full-rank heads a seed, each on the rows of its own range; those of operations have a
+    stage each and are gathered here."""
     kinds = s.needs("experts", "heads")
-    return _part_stage(s, "experts", kinds, ("rank", "experts"), parts.make_experts)
+    if s.experts_by == "range":
+        return _part_stage(s, "experts", kinds, ("rank", "experts"), parts.make_experts)
+    made = {operator: expert_stage(s, k) for k, operator in enumerate(OPERATORS)}
+    config = {"kinds": kinds, "seeds": s.seeds}
+    return Stage(f"experts ({s.name})", 1, config, lambda stage, out: parts.gather_experts(s, stage, out), made, 1)
+
+
+def expert_stage(s: Setting, k: int) -> Stage:
+    """One operation's expert alone: it needs the frozen base and nothing of the other operation."""
+    kinds = s.needs("experts", "heads")
+    make = partial(parts.make_experts, only=k)
+    return _part_stage(s, f"expert {OPERATORS[k]}", kinds, ("rank", "experts"), make)
 
 
 def routers_stage(s: Setting) -> Stage:
@@ -86,13 +100,15 @@ def _part_stage(
     extra: Mapping[str, Stage] = MappingProxyType({}),
 ) -> Stage:
     """A stage that trains the parts `kinds` on the frozen base; `fields` of the recipe are what it reads."""
+    loop, by = fields[-1], {} if s.experts_by == "range" else {"experts_by": s.experts_by}
+    by |= {} if s.final_rate is None else {"final_rate": s.final_rate}
     return Stage(
         f"{name} ({s.name})",
         2,
-        {**s.recipe.model_dump(include=set(fields)), "kinds": kinds},
+        {**s.recipe.model_dump(include=set(fields)), "kinds": kinds, **by},
         lambda stage, out: make(s, stage, kinds, out),
         {**_inputs(s), "base": base_stage(s), **extra},
-        2 + s.seeds * s.pool.config["rows"] * getattr(s.recipe, name).max_epochs * _SECONDS[name],
+        2 + s.seeds * s.pool.config["rows"] * getattr(s.recipe, loop).max_epochs * _SECONDS[loop],
     )
 
 

@@ -74,7 +74,10 @@ NOTEBOOKS = (
     Notebook(
         "09_task2_results",
         "Which claims of the source about Task 2 hold here?",
-        ("task2_checks", "task2", "task2_bias", "task2_confusion", "task2_epochs", "task2_transfer"),
+        (
+            *("task2_checks", "task2", "task2_bias", "task2_confusion", "task2_epochs", "task2_transfer"),
+            "task2_hardness",
+        ),
     ),
     Notebook(
         "10_fair_comparison",
@@ -84,7 +87,7 @@ NOTEBOOKS = (
     Notebook(
         "11_routing",
         "What does the router do, and what happens when it is wrong?",
-        ("routing", "routing_curves", "robustness"),
+        ("routing", "routing_curves", "robustness", "routing_definitions"),
     ),
     Notebook(
         "12_boundaries_and_operand_maps",
@@ -97,7 +100,10 @@ NOTEBOOKS = (
     Notebook(
         "13_where_the_arithmetic_is",
         "What does the frozen backbone know of a sum, and do wrong answers follow from it?",
-        ("arithmetic_probes", "arithmetic_fourier", "arithmetic_errors", "arithmetic_signed_errors"),
+        (
+            *("arithmetic_probes", "arithmetic_fourier", "arithmetic_errors", "arithmetic_signed_errors"),
+            "arithmetic_agreement",
+        ),
     ),
     Notebook(
         "14_routing_case_studies",
@@ -110,12 +116,49 @@ NOTEBOOKS = (
         ("operand_maps",),
     ),
     Notebook(
+        "16_step_decomposer",
+        "Can a planner turn a question into the program that answers it?",
+        ("planner", "planner_errors", "planner_curves", "planner_examples"),
+        "all",
+    ),
+    Notebook(
+        "17_modular_execution",
+        "Do experts of single operations execute whole programs, and what goes wrong when they do not?",
+        (
+            *("execution", "execution_budget", "execution_compounding", "execution_steps", "execution_errors"),
+            *("execution_domain", "execution_assembly", "execution_examples"),
+        ),
+        "all",
+    ),
+    Notebook(
+        "18_modularity",
+        "Can experts be removed, replaced and added without touching the rest?",
+        ("modularity", "modularity_ranges"),
+        "all",
+    ),
+    Notebook("19_ablations", "Which part of RED matters, and how much?", ("ablations", "ablations_cost"), "all"),
+    Notebook(
         "21_cost_and_complexity",
         "What does each method cost, in parameters, FLOPs and memory?",
         ("cost", "cost_curves", "task1", "selection"),
         "all",
     ),
     Notebook("22_sparse_savings", "How much work do sparse experts save, and against what?", ("cost",), "all"),
+    Notebook(
+        "23_sparse_against_dense",
+        "Are sparse mixtures cheaper to serve than dense transformers of their size?",
+        (
+            *("sparse_models", "sparse_quality", "sparse_training"),
+            *("sparse_serving", "sparse_growth", "sparse_time"),
+        ),
+        "all",
+    ),
+    Notebook(
+        "24_nested_experts",
+        "What is gained when each part of a picture gets only as much of the network as it is worth?",
+        ("nested", "nested_curves", "nested_routing", "nested_maps", "nested_speed", "routing"),
+        "all",
+    ),
 )
 
 

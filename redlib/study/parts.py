@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from redlib import cost, models, modules, training
 from redlib.config import Training
-from redlib.features import TokenStates
+from redlib.features import TokenStates, sent
 from redlib.models import FourierBank, LinearBank, MLPBank, PooledBase, ResidualExperts, TokenBase, take
 from redlib.study.data import feature_set, open_backbone
 from redlib.study.settings import Data, Setting, member_seeds
@@ -109,7 +109,7 @@ def gather_bases(stage: Stage, out: Path) -> None:
 def _batch(states: TokenStates, index: np.ndarray) -> tuple[Tensor, Tensor]:
     """Token states (B, T, d) and mask (B, T) of some rows, where training runs."""
     states, mask = states.batch(index)
-    return states.to(training.device()), mask.to(training.device())
+    return sent(states, training.device()), sent(mask, training.device())
 
 
 @torch.no_grad()
@@ -122,42 +122,52 @@ def _hidden(base: TokenBase, states: TokenStates, rows: int, chunk: int = 256) -
     return np.concatenate(parts)[np.argsort(order, kind="stable")]
 
 
-def make_experts(s: Setting, stage: Stage, kinds: list[str], out: Path) -> None:
-    """Residual experts and full-rank heads (or one of the two `kinds`), K a seed, each on the rows of its own range."""
+def make_experts(s: Setting, stage: Stage, kinds: list[str], out: Path, only: int | None = None) -> None:
+    """Residual experts and full-rank heads (or one of the two `kinds`), K a seed, each on the rows of its own range or
+    operation; with `only`, that one of the K alone."""
     data = Data(s, stage.inputs["base"].folder)
-    owner = [seed for seed in range(s.seeds) for _ in range(s.labels.K)]
-    of_range = [
-        [data.of_range(rows, k) for rows in data.rows[part] for k in range(s.labels.K)]
-        for part in ("train", "validation")
-    ]
+    everyone = [(seed, k) for seed in range(s.seeds) for k in range(s.K)]
+    owner = [seed for seed, _ in everyone]
+    of_expert = [[data.of_expert(data.rows[part][seed], k) for seed, k in everyone] for part in ("train", "validation")]
+    mine = [m for m, (_, k) in enumerate(everyone) if only in (None, k)]
     base, classifier = _shared(s, stage)
     trained, histories = {}, []
     for name in kinds:
-        rows = data.training_rows(name, data.value, *of_range, owner)
+        rows = data.training_rows(name, data.value, *of_expert, owner).only(mine)
 
         def make(members: list[int], name: str = name, rows: training.Rows = rows) -> nn.Module:
-            seeds, owners = [rows.seeds[m] for m in members], [owner[m] for m in members]
+            seeds, owners = [rows.seeds[m] for m in members], [owner[mine[m]] for m in members]
             if name == "heads":
                 return Frozen(take(base, owners), LinearBank(seeds, data.d, s.labels.C))
             experts = ResidualExperts(seeds, data.d, s.recipe.rank)
             return Frozen(take(base, owners), ResidualHead(experts, take(classifier, owners)))
 
-        head, history = training.fit_members(make, rows, s.recipe.experts)
+        head, history = training.fit_members(make, rows, s.recipe.experts, s.rate)
         trained[name] = head.bank if name == "heads" else head.bank.experts
-        histories.append(history)
+        histories.append(history.assign(member=[mine[m] for m in history["member"]]))
     for seed in range(s.seeds):
-        own = [m for m, o in enumerate(owner) if o == seed]
+        own = [i for i, m in enumerate(mine) if owner[m] == seed]
         _save(s, out, "experts", seed, {name: take(bank, own) for name, bank in trained.items()})
     pd.concat(histories).to_csv(out / "history.csv", index=False)
 
 
+def gather_experts(s: Setting, stage: Stage, out: Path) -> None:
+    """The experts of one expert's stage each as one bank a seed, histories joined."""
+    made = [one.folder for one in stage.inputs.values()]
+    for seed in range(s.seeds):
+        loaded = [modules.load(folder / f"experts-{seed}.safetensors")[0] for folder in made]
+        banks = {name: models.stack([parts[name] for parts in loaded]) for name in loaded[0]}
+        _save(s, out, "experts", seed, banks)
+    pd.concat([pd.read_csv(folder / "history.csv") for folder in made]).to_csv(out / "history.csv", index=False)
+
+
 def make_routers(s: Setting, stage: Stage, kinds: list[str], out: Path) -> None:
-    """RED's router on the range; the mixture's gates (2-layer and linear) on the answer, its heads frozen."""
+    """RED's router on the range (or operation); the mixture's gates (2-layer, linear) on the answer, heads frozen."""
     data = Data(s, stage.inputs["base"].folder)
-    hidden, K = s.recipe.router_hidden, s.labels.K
+    hidden, K = s.recipe.router_hidden, s.K
     heads = _merged_heads(s, data, stage.inputs["experts"].folder) if "gate" in kinds else None
     banks = {
-        "router": (data.range, lambda seeds, _: MLPBank(seeds, data.d, hidden, K)),
+        "router": (data.expert, lambda seeds, _: MLPBank(seeds, data.d, hidden, K)),
         "gate": (data.value, lambda seeds, m: GatedHeads(MLPBank(seeds, data.d, hidden, K), take(heads, m), K)),
         "gate_linear": (data.value, lambda seeds, m: GatedHeads(MLPBank(seeds, data.d, 0, K), take(heads, m), K)),
     }
@@ -167,7 +177,7 @@ def make_routers(s: Setting, stage: Stage, kinds: list[str], out: Path) -> None:
 def _merged_heads(s: Setting, data: Data, folder: Path) -> LinearBank:
     """The K trained heads of every seed as one product: weights (seeds, d, K*C)."""
     heads = [modules.load(folder / f"experts-{seed}.safetensors")[0]["heads"] for seed in range(s.seeds)]
-    merged = LinearBank([0] * s.seeds, data.d, s.labels.K * s.labels.C)
+    merged = LinearBank([0] * s.seeds, data.d, s.K * s.labels.C)
     merged.weight.data = torch.stack([bank.weight.permute(1, 0, 2).flatten(1) for bank in heads])
     merged.bias.data = torch.stack([bank.bias.permute(1, 0, 2).flatten(1) for bank in heads])
     return merged
@@ -177,7 +187,7 @@ def make_controls(s: Setting, stage: Stage, kinds: list[str], out: Path) -> None
     """All training rows, same features: a linear head, and two networks with as many parameters as RED, one with a
     linear readout and one with a Fourier readout."""
     data, r, C = Data(s, stage.inputs["base"].folder), s.recipe, s.labels.C
-    width, fourier = cost.control_widths(cost.Sizes(data.d, C, s.labels.K, r.rank, r.router_hidden))
+    width, fourier = cost.control_widths(cost.Sizes(data.d, C, s.K, r.rank, r.router_hidden))
     banks = {
         "linear_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, 0, C)),
         "mlp_full": (data.value, lambda seeds, _: MLPBank(seeds, data.d, width, C)),
@@ -204,7 +214,7 @@ def _train_banks(
         def make(members: list[int], rows=rows, new=new) -> nn.Module:
             return Frozen(take(base, members), new([rows.seeds[m] for m in members], members))
 
-        head, history = training.fit_members(make, rows, loop)
+        head, history = training.fit_members(make, rows, loop, s.rate)
         trained[name] = head.bank.gate if isinstance(head.bank, GatedHeads) else head.bank
         histories.append(history)
     for seed in range(s.seeds):

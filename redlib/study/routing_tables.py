@@ -10,6 +10,7 @@ import pandas as pd
 from redlib import models, routing
 from redlib.config import Profile
 from redlib.evaluation.predictions import variant
+from redlib.statistics import Resampler
 from redlib.study import methods, task1, task2
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
@@ -49,6 +50,24 @@ def routing_tables(profile: Profile) -> Stage:
     return Stage("routing tables", 1, config, make, inputs, seconds)
 
 
+def definition_tables(profile: Profile) -> Stage:
+    """routing_definitions.csv: the numbers of routing.csv for every definition of Task 2's steps, recipe chosen."""
+    wanted = [
+        task2.setting(profile, "chosen", x, steps, methods=ROUTED)
+        for steps, d in profile.task2.definitions.items()
+        for x in SPLITS
+        if d.seeds.get(x)
+    ]
+    inputs = {f"{s.name}, {part}": made for s in wanted for part, made in methods.part_stages(s).items()}
+    seconds = 3 + sum(s.seeds * s.pool.config["rows"] for s in wanted) * 4e-5
+
+    def make(stage: Stage, out: Path) -> None:
+        frames = [numbers for s in wanted for numbers in _numbers(profile, s, _read_all(s, attacked=False)).values()]
+        save(profile, stage, out, {"routing_definitions": fill(pd.concat(frames))})
+
+    return Stage("routing by definition", 1, {"resamples": profile.bootstrap}, make, inputs, seconds)
+
+
 @dataclass(frozen=True)
 class _Read:
     """One method on the test rows of every seed, one seed after another: predictions, regret, and what is right when
@@ -60,29 +79,46 @@ class _Read:
 
 
 def _analyse(profile: Profile, s: Setting) -> dict[str, pd.DataFrame]:
-    data = Data(s, methods.base_stage(s).folder)
-    read = {name: _read([_one(data, name, seed) for seed in range(s.seeds)]) for name in ROUTED}
-    about = {"task": s.task, "variant": variant(s.definition, s.recipe.name), "split": s.split, "part": "test"}
-    tables: dict[str, list[pd.DataFrame]] = {"routing": [], "routing_curves": []}
-    resample = routing.resampler(read["red"].frame, f"{s.task}/{s.name}", profile.bootstrap)  # all methods: same rows
+    read, about = _read_all(s), _about(s)
+    resample, curves = _resampler(profile, s, read), []
     for name, method in read.items():
-        routed = (method.frame["router_range"] == method.frame["range"]).to_numpy()
-        numbers = routing.summary(resample, method.frame, s.labels) | routing.regrets(resample, method.regret, routed)
         lines = routing.curves(resample, method.frame, s.labels) | routing.exceedance(resample, method.regret)
-        tables["routing"].append(routing.tidy(numbers, ["group", "metric"], range(s.seeds), method=name, **about))
-        tables["routing_curves"].append(
-            routing.tidy(lines, ["curve", "x", "metric"], method=name, group="all", **about)
-        )
+        curves.append(routing.tidy(lines, ["curve", "x", "metric"], method=name, group="all", **about))
     points = routing.robustness(
         resample, {name: hits for method in read.values() for name, hits in method.hits.items()}
     )
-    made = {name: pd.concat(frames) for name, frames in tables.items()}
+    made = {"routing": pd.concat(_numbers(profile, s, read).values()), "routing_curves": pd.concat(curves)}
     made["robustness"] = routing.tidy(points, POINT, group="all", **about)
     return {name: fill(frame) for name, frame in made.items()}
 
 
-def _one(data: Data, name: str, seed: int) -> _Read:
-    """One method and seed. RED is also read as top-1, as equal weights, and as a mixture of its experts' logits."""
+def _numbers(profile: Profile, s: Setting, read: dict[str, _Read]) -> dict[str, pd.DataFrame]:
+    """By method: everything that is no curve, of each seed and over seeds."""
+    resample, made = _resampler(profile, s, read), {}
+    for name, method in read.items():
+        routed = (method.frame["router_range"] == method.frame["range"]).to_numpy()
+        numbers = routing.summary(resample, method.frame, s.labels) | routing.regrets(resample, method.regret, routed)
+        made[name] = routing.tidy(numbers, ["group", "metric"], range(s.seeds), method=name, **_about(s))
+    return made
+
+
+def _about(s: Setting) -> dict[str, str]:
+    return {"task": s.task, "variant": variant(s.definition, s.recipe.name), "split": s.split, "part": "test"}
+
+
+def _resampler(profile: Profile, s: Setting, read: dict[str, _Read]) -> Resampler:
+    """One for all methods: they have the same rows."""
+    return routing.resampler(read["red"].frame, f"{s.task}/{s.name}", profile.bootstrap)
+
+
+def _read_all(s: Setting, attacked: bool = True) -> dict[str, _Read]:
+    data = Data(s, methods.base_stage(s).folder)
+    return {name: _read([_one(data, name, seed, attacked) for seed in range(s.seeds)]) for name in ROUTED}
+
+
+def _one(data: Data, name: str, seed: int, attacked: bool) -> _Read:
+    """One method and seed; if `attacked`, also under corrupted weights, RED then as top-1, as equal weights, and as a
+    mixture of its experts' logits besides."""
     s, rows = data.setting, data.rows["test"][seed]
     parts = methods.load_parts(s, seed)
     method = models.assemble(name, s.labels, parts)
@@ -93,8 +129,8 @@ def _one(data: Data, name: str, seed: int) -> _Read:
     columns = pd.DataFrame(ranges, columns=[f"range_{k + 1}" for k in range(s.labels.K)])
     truth = (data.value[rows], data.range[rows].numpy())
     key = {"value": truth[0].numpy(), "ranges": truth[1]}
-    found = {name: routing.hits(experts, **key, seed=seed)}
-    if name == "red":
+    found = {name: routing.hits(experts, **key, seed=seed)} if attacked else {}
+    if attacked and name == "red":
         mixture = routing.open_experts(models.assemble(SAME, s.labels, parts), x)
         found["top1"] = routing.hits(experts, **key, seed=seed, hard=True)
         found[SAME] = routing.hits(mixture, **key, seed=seed)
@@ -115,4 +151,4 @@ def _read(seeds: list[_Read]) -> _Read:
 
 TABLES: dict[str, Callable[[Profile], Stage]] = dict.fromkeys(
     ("routing", "routing_curves", "robustness"), routing_tables
-)
+) | {"routing_definitions": definition_tables}

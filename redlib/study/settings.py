@@ -1,25 +1,30 @@
 """One setting of the study (task, recipe, split, seeds) and the rows, targets and features that its stages share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from redlib import datasets, features, models, paths, training
+from redlib import datasets, features, models, modules, paths, training
 from redlib.config import PARTS, Profile, Recipe
+from redlib.datasets import steps
+from redlib.expressions import OPERATORS
 from redlib.models import LabelSpace
-from redlib.study.data import feature_set, features_stage, read_pool
+from redlib.study.data import feature_set, features_stage, fingerprint, open_backbone, read_pool
 from redlib.study.stage import Stage
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One split of one pool under one recipe. `definition`: what Task 2 calls steps; `subset`: how many training rows,
-    or `pairs` / `pairs_balanced`."""
+    """One split of one pool under one recipe. `definition`: what Task 2 calls steps, or the domain of single ones;
+    `subset`: how many training rows, or `pairs` / `pairs_balanced`; `experts_by`: what an expert is for, a range of
+    the result or an operation; `apart`: every part is trained in a process of its own;
+    `final_rate`: what the learning rate of experts and routers falls to, as a share of it (None: it stays)."""
 
     task: str
     recipe: Recipe
@@ -31,6 +36,19 @@ class Setting:
     definition: str = ""
     subset: int | str | None = None
     methods: tuple[str, ...] = tuple(models.METHODS)
+    experts_by: Literal["range", "operation"] = "range"
+    apart: bool = False
+    final_rate: float | None = None
+
+    @property
+    def K(self) -> int:
+        """Number of experts."""
+        return len(OPERATORS) if self.experts_by == "operation" else self.labels.K
+
+    @property
+    def rate(self) -> Callable[[float], float] | None:
+        """The learning rate's factor by the share of a training that is done, or None."""
+        return None if self.final_rate is None else partial(training.half_cosine, final=self.final_rate)
 
     def passport(self, seed: int) -> dict:
         """What a module file says about where its parts come from."""
@@ -48,7 +66,12 @@ class Setting:
             "subset": self.subset,
             "seed": seed,
             "training": self.recipe.model_dump(),
-            "versions": about["versions"],
+            "versions": dict(zip(("torch", "transformers"), about["versions"], strict=True)),
+            "tokenizer": modules.tokenizer_id(open_backbone(self.features)),
+            "dtype": about["backbone"]["dtype"],
+            "data": {"fingerprint": fingerprint(self.pool.run()), "rows": self.pool.config["rows"]},
+            "metrics": {},
+            "licence": "Apache-2.0 for layers of the backbone, else MIT" if self.recipe.tuned_layers else "MIT",
         }
 
     def needs(self, *parts: str) -> list[str]:
@@ -90,7 +113,7 @@ class Data:
         self.range = torch.tensor(self.pool["range"].to_numpy())
         self.rows: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
         for seed in range(s.seeds):
-            parts = datasets.split(self.pool, s.split, seed).to_numpy()
+            parts = (steps.split if s.task == "steps" else datasets.split)(self.pool, s.split, seed).to_numpy()
             for part in PARTS:
                 self.rows[part].append(np.flatnonzero(parts == part))
             if s.subset is not None:
@@ -115,6 +138,14 @@ class Data:
 
     def of_range(self, rows: np.ndarray, k: int) -> np.ndarray:
         return rows[self.range.numpy()[rows] == k]
+
+    @cached_property
+    def expert(self) -> Tensor:
+        """The expert that every row of the pool belongs to, (N,): its range, or the operation of a single step."""
+        return torch.tensor(steps.operation(self.pool)) if self.setting.experts_by == "operation" else self.range
+
+    def of_expert(self, rows: np.ndarray, k: int) -> np.ndarray:
+        return rows[self.expert.numpy()[rows] == k]
 
     @cached_property
     def x(self) -> Tensor:

@@ -7,7 +7,6 @@ of its training rows. index.json says what is there, from which profile and seed
 import json
 import lzma
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,10 +97,10 @@ def _write_model(item: Item, s: Setting, profile: Profile, out: Path) -> dict[st
     wanted = [name for name in s.methods if name not in LARGE_CONTROLS]
     trained = methods.load_parts(s, SEED, backbone)
     parts = {name: trained[name] for name in sorted({"base"} | models.needs(wanted))}
-    kept = {name: deepcopy(part).bfloat16() if name in item.half else part for name, part in parts.items()}
-    dtypes = {name: "bfloat16" if name in item.half else "float32" for name in parts}
-    about = s.passport(SEED) | {"profile": profile.name, "dtypes": dtypes}
-    modules.save(out / MODULES, kept, about)
+    about = s.passport(SEED) | {"profile": profile.name, "metrics": _metrics(s, data, parts)}
+    texts = data.pool["text"].iloc[data.rows["test"][SEED]].tolist()
+    probe = modules.Probe.of(backbone, texts, s.recipe.layer, s.recipe.pooling, s.recipe.tuned_layers)
+    modules.save(out / MODULES, parts, about, probe=probe, half=item.half)
     keys = sorted(set(data.pool["structure"].iloc[data.rows["train"][SEED]]))
     (out / STRUCTURES).write_bytes(lzma.compress("\n".join(keys).encode()))
     return {
@@ -120,13 +119,27 @@ def _write_model(item: Item, s: Setting, profile: Profile, out: Path) -> dict[st
     }
 
 
-@torch.no_grad()
 def _agreement(s: Setting, data: Data, before: dict[str, nn.Module], after: dict[str, nn.Module]) -> float:
     """Share of test rows to which RED gives the same value before and after writing."""
+    said = [_said(s, data, parts) for parts in (before, after)]
+    return float((said[0] == said[1]).double().mean())
+
+
+def _metrics(s: Setting, data: Data, parts: dict[str, nn.Module]) -> dict[str, float]:
+    """RED's value and range accuracy on the compared test rows, for the passport."""
+    rows = data.rows["test"][SEED][:COMPARED]
+    said = _said(s, data, parts)
+    right = {"value": said == data.value[rows], "range": torch.tensor(s.labels.range_index)[said] == data.range[rows]}
+    accuracies = {f"red_{name}_accuracy": round(float(hit.double().mean()), 4) for name, hit in right.items()}
+    return accuracies | {"test_rows": len(rows)}
+
+
+@torch.no_grad()
+def _said(s: Setting, data: Data, parts: dict[str, nn.Module]) -> torch.Tensor:
+    """RED's answers (n,) as classes to the compared test rows."""
     rows = data.rows["test"][SEED][:COMPARED]
     x = feature_set(s.features).states().batch(rows) if s.recipe.tuned_layers else data.x[rows].cpu()
-    said = [models.assemble("red", s.labels, parts)(x).logits.argmax(-1) for parts in (before, after)]
-    return float((said[0] == said[1]).double().mean())
+    return models.assemble("red", s.labels, parts)(x).logits.argmax(-1)
 
 
 def read_index(folder: Path) -> dict[str, Any]:

@@ -4,7 +4,9 @@ Its key hashes that configuration, the keys of what it reads and a version bumpe
 meaning. Same key: the folder is there already, and the stage is skipped.
 """
 
+import contextlib
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from redlib import paths
+from redlib import paths, training
 
 Say = Callable[[str], None]
 RECORD = "stage.json"
@@ -105,9 +107,23 @@ class Stage:
         say(f"  stage {self.name}: started (about {self.seconds:.0f} s)")
         start = time.perf_counter()
         with paths.atomic_folder(self.folder) as out:
-            self.make(self, out)
+            with _told(say):
+                self.make(self, out)
             files = {str(file.relative_to(out)): file.stat().st_size for file in out.rglob("*") if file.is_file()}
             record = {"name": self.name, "version": self.version, "key": self.key, "config": self.config}
             record |= {"reads": self._reads, "files": files, "seconds": round(time.perf_counter() - start, 2)}
             paths.write_json(out / RECORD, record)
         say(f"  stage {self.name}: done in {time.perf_counter() - start:.1f} s")
+
+
+@contextlib.contextmanager
+def _told(say: Say) -> Iterator[None]:
+    """What training logs about its epochs is said, on whichever thread it trains."""
+    handler = logging.Handler()
+    handler.emit = lambda record: say(f"    {record.getMessage()}")
+    training.LOG.addHandler(handler)
+    training.LOG.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        training.LOG.removeHandler(handler)

@@ -8,12 +8,21 @@ import pandas as pd
 from redlib import paths, results
 from redlib.config import Profile
 from redlib.study import (
+    ablation_tables,
+    agreement_tables,
     arithmetic_tables,
+    assembly_tables,
     boundary_tables,
     case_tables,
     cost_tables,
+    execution_tables,
     fair_tables,
+    hardness,
+    modularity_tables,
+    nested_tables,
+    planner_tables,
     routing_tables,
+    sparse_tables,
     task1_tables,
     task2_tables,
 )
@@ -22,13 +31,22 @@ from redlib.study.stage import Say, Stage
 
 TABLES: dict[str, Callable[[Profile], Stage]] = {
     **task1_tables.TABLES,
+    **ablation_tables.TABLES,
     **case_tables.TABLES,
     **task2_tables.TABLES,
+    **hardness.TABLES,
     **routing_tables.TABLES,
     **boundary_tables.TABLES,
     **fair_tables.TABLES,
+    **modularity_tables.TABLES,
     **arithmetic_tables.TABLES,
+    **agreement_tables.TABLES,
     **cost_tables.TABLES,
+    **execution_tables.TABLES,
+    **assembly_tables.TABLES,
+    **nested_tables.TABLES,
+    **sparse_tables.TABLES,
+    **planner_tables.TABLES,
 }
 
 

@@ -1,6 +1,7 @@
 """The tables of Task 1: what its notebooks show and its figures draw, each made by a stage."""
 
 from collections.abc import Callable
+from dataclasses import astuple
 from itertools import product
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pandas as pd
 from redlib import datasets, evaluation, probes
 from redlib.config import Profile
 from redlib.features import Point
+from redlib.statistics import Resampler
 from redlib.study import methods, task1
 from redlib.study.data import feature_set, features_stage, read_pool
 from redlib.study.settings import Data, Setting
@@ -34,7 +36,8 @@ def data_tables(profile: Profile) -> Stage:
 
 
 def probe_tables(profile: Profile) -> Stage:
-    """probes.csv: validation accuracy of probes by depth and pooling. Test rows are never read."""
+    """probes.csv: validation accuracy of probes by depth and pooling, of each seed and over seeds; intervals resample
+    structures within their range, then seeds. Test rows are never read."""
     p = profile.probe
     points = [Point(layer, pooling) for layer in p.layers for pooling in p.poolings]
     pool = task1.pool(profile, p.rows)
@@ -43,8 +46,8 @@ def probe_tables(profile: Profile) -> Stage:
     def make(stage: Stage, out: Path) -> None:
         save(profile, stage, out, {"probes": _depths(profile, stage, points)})
 
-    config = p.model_dump(exclude={"layers", "poolings"})
-    return Stage("probe tables", 1, config, make, inputs, seconds=p.rows * len(points) * 5e-4)
+    config = p.model_dump(exclude={"layers", "poolings"}) | {"resamples": profile.bootstrap}
+    return Stage("probe tables", 2, config, make, inputs, seconds=p.rows * len(points) * 5e-4)
 
 
 def _depths(profile: Profile, stage: Stage, points: list[Point]) -> pd.DataFrame:
@@ -55,14 +58,20 @@ def _depths(profile: Profile, stage: Stage, points: list[Point]) -> pd.DataFrame
     train, validation = ([np.flatnonzero(part == name) for part in parts] for name in ("train", "validation"))
     targets = {"value": pool["value"].to_numpy() - space.lo, "range": pool["range"].to_numpy()}
     frame = probes.probe({pt: made.pooled(pt) for pt in points}, targets, train, validation, p.hidden, p.training)
-    frame = frame.assign(metric=frame["target"] + "_accuracy", value=frame["correct"] / frame["n"])
+    frame = frame.assign(metric=frame["target"] + "_accuracy")
     keys = ["layer", "pooling", "probe", "metric"]
-    whole = frame.groupby(keys, as_index=False).agg(
-        value=("value", "mean"), n=("n", "sum"), low=("value", "min"), high=("value", "max")
-    )
-    rows = pd.concat([frame, whole.assign(seed="all")]).rename(columns={"probe": "method"})
+    hits = frame.pivot(index=["seed", "row"], columns=keys, values="right")  # a column a probe, all of the same rows
+    seeds, at = (hits.index.get_level_values(name) for name in hits.index.names)
+    resample = Resampler(seeds, pool["structure"].to_numpy()[at], pool["range"].to_numpy()[at], profile.bootstrap)
+    statistics = resample.ratio(hits.to_numpy(float), np.ones(hits.shape))
+    rows = [
+        (*key, seed, *astuple(estimate))
+        for key, found in zip(hits.columns, statistics, strict=True)
+        for seed, estimate in [*((str(s), found.of_seed(s)) for s in range(p.seeds)), ("all", found.overall())]
+    ]
+    columns = ["layer", "pooling", "method", "metric", "seed", "value", "low", "high", "n"]
     about = {"variant": "depth", "split": "structure", "part": "validation", "group": "all"}
-    return fill(rows.drop(columns=["target", "correct"]), **about)
+    return fill(pd.DataFrame(rows, columns=columns), **about)
 
 
 def selection_tables(profile: Profile) -> Stage:

@@ -22,10 +22,10 @@ def definition(profile: Profile, name: str) -> Definition:
     return known[name]
 
 
-def pool(profile: Profile, steps: str = "operations") -> Stage:
-    """The pool of Task 2 under a definition of steps."""
-    t = profile.task2
-    return pool_stage("task2", definition(profile, steps).rows, t.pool_seed, t.operands, labels(profile), steps)
+def pool(profile: Profile, steps: str = "operations", rows: int | None = None) -> Stage:
+    """The pool of Task 2 under a definition of steps, or a smaller one of the same kind."""
+    t, rows = profile.task2, rows or definition(profile, steps).rows
+    return pool_stage("task2", rows, t.pool_seed, t.operands, labels(profile), steps)
 
 
 def setting(profile: Profile, recipe: str, split: str, steps: str = "operations", **changes) -> Setting:

@@ -6,7 +6,18 @@ A callback may run on any thread: it makes text or a finished picture and gives 
 from redlib.widgets.boundary import BoundaryExplorer
 from redlib.widgets.inspector import RoutingInspector
 from redlib.widgets.operand_map import OperandMap
+from redlib.widgets.recommendation import RecommendationWidget
 from redlib.widgets.savings import SavingsWidget
+from redlib.widgets.token_map import NestedMap
 from redlib.widgets.what_if import WhatIfPanel, rebalance
 
-__all__ = ["BoundaryExplorer", "OperandMap", "RoutingInspector", "SavingsWidget", "WhatIfPanel", "rebalance"]
+__all__ = [
+    "BoundaryExplorer",
+    "NestedMap",
+    "OperandMap",
+    "RecommendationWidget",
+    "RoutingInspector",
+    "SavingsWidget",
+    "WhatIfPanel",
+    "rebalance",
+]

@@ -1,0 +1,144 @@
+"""From a text to a program: the trained planner, and a symbolic one to compare it with."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from redlib import paths, phrasing
+from redlib.backbone import Backbone
+from redlib.decomposer import errors, queries
+from redlib.decomposer.decoding import Written, greedy
+from redlib.decomposer.grammar import Grammar
+from redlib.decomposer.sequences import prompts
+from redlib.decomposer.writer import Writer
+from redlib.programs import Program
+
+FORMAT = "redlib-planner/1"
+REQUIRED = ("weights_id", "backbone", "top_layers", "max_operations", "largest", "split", "seed")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a planner wrote for a text, and the probability of each of its lines: a step a line, then the answer.
+
+    `program` is None where the text is no program, which restricted decoding cannot write.
+    """
+
+    text: str
+    written: str
+    probabilities: tuple[float, ...]
+
+    @property
+    def program(self) -> Program | None:
+        return errors.read(self.written)
+
+    @property
+    def probability(self) -> float:
+        """Of the whole program."""
+        return float(np.prod(self.probabilities))
+
+
+@dataclass(frozen=True, eq=False)
+class Planner:
+    """A trained writer on its backbone; `passport` says what it was trained on."""
+
+    backbone: Backbone
+    grammar: Grammar
+    writer: Writer
+    passport: dict[str, Any]
+
+    def decompose(self, text: str) -> Plan:
+        """The most probable program, token by token, among those that the grammar allows.
+
+        Raises ValueError with one sentence for a text that no program answers (`queries.check`).
+        """
+        return self.decompose_all([text])[0]
+
+    def decompose_all(self, texts: Sequence[str], restricted: bool = True) -> list[Plan]:
+        """`decompose` for N texts in one batch; unrestricted, the writer is free to write what is no program."""
+        for text in texts:
+            queries.check(text, self.grammar.max_operations, self.grammar.largest)
+        ids = self.backbone.encode(prompts(self.backbone, texts))
+        written = greedy(self.backbone, self.writer, self.grammar, ids, restricted)
+        return [self.plan(text, one) for text, one in zip(texts, written, strict=True)]
+
+    def plan(self, text: str, written: Written) -> Plan:
+        """Written tokens as a plan."""
+        said = self.grammar.text(self.backbone, written.tokens)
+        return Plan(text, said, line_probabilities(self.grammar, written))
+
+    def save(self, path: Path) -> None:
+        """Write the writer's weights with the passport atomically, as safetensors."""
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.writer.state_dict().items()}
+        record = self.passport | {"format": FORMAT}
+        with paths.atomic_file(Path(path)) as temporary:
+            save_file(tensors, temporary, metadata={"passport": json.dumps(record, sort_keys=True)})
+
+
+def load(path: Path, backbone: Backbone) -> Planner:
+    """A saved planner on its backbone.
+
+    Raises FileNotFoundError where there is no file, ValueError for a file that holds no planner and for another
+    backbone than the one it was trained on.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no planner {path.name!r} in {path.parent}")
+    try:
+        with safe_open(path, "pt") as file:
+            passport = json.loads((file.metadata() or {})["passport"])
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path.name!r} holds no planner (truncated or foreign file): {error}") from None
+    if passport.get("format") != FORMAT:
+        raise ValueError(f"{path.name!r} has format {passport.get('format')!r}; this version reads {FORMAT!r}")
+    if (passport["weights_id"], passport["top_layers"]) != (backbone.weights_id, backbone.layers - backbone.boundary):
+        raise ValueError(
+            f"the planner was trained on {passport['backbone']} (weights {passport['weights_id'][:12]}, top "
+            f"{passport['top_layers']} layers), but the backbone given is {backbone.display} (weights "
+            f"{backbone.weights_id[:12]}, top {backbone.layers - backbone.boundary} layers)"
+        )
+    planner = new(backbone, passport)
+    planner.writer.load_state_dict(weights)
+    planner.writer.eval().requires_grad_(False)
+    return planner
+
+
+def new(backbone: Backbone, passport: dict[str, Any]) -> Planner:
+    """An untrained planner; ValueError for a passport that lacks one of `REQUIRED`."""
+    missing = [name for name in REQUIRED if name not in passport]
+    if missing:
+        raise ValueError(f"a planner's passport needs {', '.join(REQUIRED)}; missing: {', '.join(missing)}")
+    grammar = Grammar.of(backbone, passport["max_operations"], passport["largest"])
+    return Planner(backbone, grammar, Writer.of(backbone, grammar), passport)
+
+
+@dataclass(frozen=True)
+class Symbolic:
+    """The reference planner: the parser of the phrasings reads a text, and its steps are certain."""
+
+    max_operations: int
+    largest: int
+
+    def decompose(self, text: str) -> Plan:
+        """The program of the expression that the text states; ValueError as from `Planner` and from the parser."""
+        queries.check(text, self.max_operations, self.largest)
+        program = Program.from_expression(phrasing.parse(text))
+        return Plan(text, program.text, (1.0,) * (len(program.steps) + 1))
+
+    def decompose_all(self, texts: Sequence[str]) -> list[Plan]:
+        """`decompose` for N texts."""
+        return [self.decompose(text) for text in texts]
+
+
+def line_probabilities(grammar: Grammar, written: Written) -> tuple[float, ...]:
+    """The probability of each line of what was written: the product over its tokens."""
+    tokens, logs = np.array(written.tokens), np.array(written.logs)
+    line = np.cumsum(tokens == grammar.newline) - (tokens == grammar.newline)  # a newline ends its own line
+    return tuple(np.exp(np.bincount(line, logs)).tolist())

@@ -1,0 +1,284 @@
+"""Operation experts: their rows, executors with given weights, the step table against the model, and parts trained in
+processes of their own."""
+
+import os
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from redlib import config, evaluation, features, training
+from redlib.datasets import steps
+from redlib.execution import encode, run
+from redlib.expressions import OPERATORS, LabelSpace
+from redlib.models import LinearBank, MLPBank, PooledBase, ResidualExperts, take
+from redlib.models.executors import BY_RANGE, EXECUTORS, ORACLE, Cast, executor
+from redlib.programs import SIGN, Program
+from redlib.study import execution, execution_tables, methods, operations, separate
+from redlib.study.data import open_backbone
+from redlib.study.settings import Data
+
+SPACE = LabelSpace(2, 12, (5, 8))
+D, K = 6, 2
+
+
+@pytest.fixture(scope="module")
+def profile():
+    changes = {"domains": ["closed"], "seeds": {"text": 1, "structure": 2}, "chains": 50}
+    changes = {f"operations.{name}": value for name, value in changes.items()}
+    return config.load("smoke", changes | {"decomposer.seeds": {}})
+
+
+@pytest.fixture(scope="module")
+def made(cache, profile):
+    """The executors of the structure split, trained: stage and frame."""
+    stage = operations.executors_stage(profile, "closed", "structure")
+    return stage, pd.read_parquet(stage.run(lambda line: None) / "steps.parquet")
+
+
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def test_the_pool_holds_both_operations_and_every_canonical_text_where_there_is_room():
+    within = steps.Domain((2, 40), (2, 9), (2, 40))
+    pool = steps.pool(1_000, 0, within)
+    assert pool["row"].tolist() == list(range(2_000))
+    assert np.bincount(steps.operation(pool)).tolist() == [1_000, 1_000]
+    canonical = pool[pool["template"] == steps.CANONICAL.id]
+    assert sorted(canonical["text"]) == sorted(map(steps.canonical, within.steps()))
+
+
+@pytest.mark.parametrize("by", ["text", "structure"])
+def test_every_operation_is_split_by_itself_and_execution_never_meets_a_new_text_of_a_seen_step(by):
+    pool = steps.pool(1_000, 0, steps.Domain((2, 40), (2, 9), (2, 40)))
+    parts, of_row = steps.split(pool, by, 0), steps.operation(pool)
+    assert parts.index.equals(pool.index)
+    for k in range(len(OPERATORS)):
+        shares = parts[of_row == k].value_counts(normalize=True)
+        assert 0.06 < shares["test"] == shares["validation"] <= 0.1
+        assert set(pool["value"][(of_row == k) & (parts == "train")]) == set(pool["value"][of_row == k])
+    canonical = pool["template"] == steps.CANONICAL.id
+    if by == "text":
+        assert set(parts[canonical]) == {"train"}
+    else:
+        assert set(parts[canonical]) == {"train", "validation", "test"}
+        assert not set(pool["structure"][parts == "test"]) & set(pool["structure"][parts != "test"])
+
+
+# ---- executors ---------------------------------------------------------------------------------------------------
+
+
+def parts(chosen: int | None = None) -> dict:
+    """Random parts with K operations; `chosen`: router and gate put all weight on that expert."""
+    generator = torch.Generator().manual_seed(0)
+    base = PooledBase(torch.zeros(1, 1, D), torch.ones(1, 1, D))
+    experts = ResidualExperts([1, 2], D, 3)
+    experts.up.weight.data.normal_(0, 1, generator=generator)
+    router = MLPBank([5], D, 4, K)
+    if chosen is not None:
+        router.last.weight.data.zero_()
+        router.last.bias.data = torch.full((1, 1, K), -1e4)
+        router.last.bias.data[..., chosen] = 1e4
+    heads = LinearBank([3, 4], D, SPACE.C)
+    return {"base": base, "classifier": LinearBank([9], D, SPACE.C), "experts": experts} | {
+        "heads": heads,
+        "router": router,
+        "gate": router,
+    }
+
+
+@pytest.mark.parametrize("k", range(K))
+def test_with_all_weight_on_one_expert_every_executor_is_that_expert(k):
+    x, made = torch.randn(50, D, generator=torch.Generator().manual_seed(1)), parts(k)
+    with torch.no_grad():
+        h = made["base"](x)[0]
+        alone = made["classifier"](h + made["experts"](h)[k])[0]
+        head = made["heads"](h)[k]
+        for name in ("red", "top1"):
+            assert torch.allclose(executor(name, SPACE, made, K)(x).logits, alone, atol=1e-5), name
+        oracle = executor(ORACLE, SPACE, made, K)(x, torch.full((50,), k)).logits
+        assert torch.allclose(oracle, alone, atol=1e-5)
+        assert torch.allclose(executor("softmax_moe", SPACE, made, K)(x).logits, head, atol=1e-5)
+        only = made | {name: take(made[name], [k]) for name in ("experts", "heads")}
+        only["router"] = MLPBank([5], D, 4, 1)
+        assert torch.allclose(executor("red_uniform", SPACE, only, 1)(x).logits, alone, atol=1e-5)
+        average = executor("uniform_average", SPACE, only, 1)(x).logits
+        assert torch.allclose(average, torch.log_softmax(head, -1), atol=1e-5)
+
+
+def test_equal_weights_are_a_kth_each_and_a_cast_router_only_moves_weights_a_little():
+    x, made = torch.randn(50, D, generator=torch.Generator().manual_seed(1)), parts()
+    with torch.no_grad():
+        assert (executor("red_uniform", SPACE, made, K)(x).alpha == 1 / K).all()
+        exact = executor("red", SPACE, made, K)(x).alpha
+        cast = executor("red", SPACE, parts() | {"router": Cast(parts()["router"], torch.bfloat16)}, K)(x).alpha
+    assert cast.dtype == exact.dtype
+    assert 0 < (exact - cast).abs().max() < 0.05
+
+
+def test_what_is_no_executor_is_refused_in_one_sentence():
+    with pytest.raises(ValueError, match="unknown executor 'magic'; valid executors: red, top1"):
+        executor("magic", SPACE, parts(), K)
+    with pytest.raises(ValueError, match="experts holds 2 members, but K=3 experts are wanted"):
+        executor("red", SPACE, parts(), 3)
+    with pytest.raises(ValueError, match="needs the true operation of every step"):
+        executor(ORACLE, SPACE, parts(), K)(torch.zeros(1, D))
+    with pytest.raises(ValueError, match="has no domain of steps 'open'; valid domains: closed, source"):
+        operations.pool(config.load("smoke"), "open")
+
+
+# ---- training ----------------------------------------------------------------------------------------------------
+
+
+def test_an_expert_of_an_operation_learns_from_its_own_rows_alone(made, profile):
+    s = operations.setting(profile, "closed", "structure")
+    data = Data(s)
+    assert s.K == len(OPERATORS) == 2
+    assert operations.by_range(profile, "closed", "structure").K == s.labels.K
+    for k, operator in enumerate(OPERATORS):
+        own = data.of_expert(data.rows["train"][0], k)
+        assert all(operator in text for text in data.pool["expression"].iloc[own])
+    history = pd.read_csv(methods.experts_stage(s).folder / "history.csv")
+    assert sorted(history["member"].unique()) == list(range(2 * s.seeds))
+    experts = methods.load_parts(s, 0)["experts"]
+    assert not torch.equal(experts.down.weight[0], experts.down.weight[1])
+    assert not torch.equal(experts.up.weight[0], methods.load_parts(s, 1)["experts"].up.weight[0])
+
+
+def test_experts_of_operations_and_of_ranges_stand_on_the_same_base(profile):
+    both = operations.setting(profile, "closed", "text"), operations.by_range(profile, "closed", "text")
+    assert len({methods.base_stage(s).key for s in both}) == 1
+    assert len({methods.experts_stage(s).key for s in both}) == 2
+
+
+def test_the_learning_rate_falls_along_half_a_cosine():
+    assert [training.half_cosine(done, 0.1) for done in (0, 0.5, 1)] == pytest.approx([1, 0.55, 0.1])
+
+
+# ---- the step table ----------------------------------------------------------------------------------------------
+
+
+def test_every_executor_says_something_of_every_reachable_step(made, profile):
+    _, said = made
+    population = operations.reachable(profile).steps()
+    assert len(said) == len(EXECUTORS) * 2 * len(population)
+    assert said.groupby(["seed", "method"]).size().eq(len(population)).all()
+    one = said[said["seed"] == 0]
+    assert one[one["method"] == "red"][["alpha_1", "alpha_2"]].sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-5)
+    assert one[one["method"] == ORACLE]["route"].tolist() == [OPERATORS.index(op) for _, op, _ in population]
+    assert (one[one["method"] == BY_RANGE]["route"] < operations.labels(profile).K).all()
+
+
+def test_looking_up_a_step_is_running_the_model_on_it(made, profile):
+    _, said = made
+    s = operations.setting(profile, "closed", "structure")
+    asked = [operations.reachable(profile).steps()[n] for n in (0, 1_234, 5_000, 9_701)]
+    point = features.Point(s.recipe.layer, s.recipe.pooling)
+    texts = [steps.canonical(step) for step in asked]
+    x = torch.from_numpy(features.compute(open_backbone(profile.backbone), texts, [point])[point])
+    table = operations.step_tables(profile, said)[1]
+    for name in ("red", "softmax_moe", "uniform_average"):
+        method = executor(name, s.labels, methods.load_parts(s, 1), s.K)
+        values = evaluation.predict(method, x, s.labels)["predicted_value"].tolist()
+        assert [table.step(name)(*step) for step in asked] == values
+
+
+def test_flags_are_exact_over_the_whole_population(made, profile):
+    population, within = operations.reachable(profile).steps(), operations.domain(profile, "closed")
+    plans = encode([Program.read(f"Step 1: {steps.canonical(step)} = x1\nAnswer: x1") for step in population])
+    done = run(plans, operations.step_tables(profile, made[1])[0].look("red"), within)
+    inside = set(within.steps())
+    assert done.flagged.tolist() == [step not in inside for step in population]
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def answers(made, profile):
+    """What became of the gold programs of the structure split, and the stage that read them."""
+    read = {name: stage for name, stage in execution.inputs(profile, {}).items() if "text" not in name}
+    for stage in read.values():
+        stage.run(lambda line: None)
+    arm = execution.Arm("closed", "closed", "structure")
+    holder = execution_tables.Stage("holder", 1, {}, lambda stage, out: None, read)
+    return execution.answers(profile, arm, holder)
+
+
+def test_answers_can_be_evaluated_and_the_ceiling_is_always_right(answers, profile):
+    space = operations.labels(profile)
+    scores = evaluation.evaluate(answers, space, "decomposed", resamples=20, by_range=False)
+    ceiling = scores[(scores["method"] == "symbolic") & (scores["metric"] == "value_accuracy")]
+    assert (ceiling["value"] == 1).all()
+    assert {"all", "ops=2", "ops=3", "ops=4"} <= set(scores["group"])
+    assert any(group.startswith("unseen=") for group in scores["group"])
+    assert not set(scores["group"]) & set(space.names)
+    assert set(answers["method"]) == set(execution.METHODS)
+
+
+def test_the_budget_of_every_executor_adds_up(answers):
+    tidy = execution_tables.budget(answers, 20)
+    kinds = tidy[tidy["metric"].isin(["right", "cancelled", "planner", "inside", "outside"])]
+    assert kinds.groupby(["method", "group"])["value"].sum().to_numpy() == pytest.approx(1)
+    assert (kinds[kinds["metric"] == "planner"]["value"] == 0).all(), "gold programs are never wrong"
+    flags = tidy[tidy["metric"].str.endswith("_flagged")].groupby(["method", "group"])["value"].sum()
+    whole = tidy[tidy["metric"] == "flagged"].set_index(["method", "group"])["value"]
+    assert flags.reindex(whole.index).to_numpy() == pytest.approx(whole.to_numpy(), abs=1e-6)
+
+
+def test_single_steps_are_judged_exactly(made, profile):
+    _, said = made
+    judged = execution_tables.judged(profile, "closed", "structure", said)
+    assert judged["inside"].sum() == len(EXECUTORS) * 2 * len(operations.domain(profile, "closed").steps())
+    sign = judged["operator"].map(SIGN)
+    assert (judged["value_right"] == (judged["predicted_value"] == judged["first"] + sign * judged["second"])).all()
+    train = execution.seen(profile, "closed", "structure")
+    for seed in (0, 1):
+        mine = judged[(judged["seed"] == seed) & (judged["method"] == "red")]
+        keys = {
+            f"+{min(a, b)}+{max(a, b)}" if op == "+" else f"+{a}-{b}"
+            for a, op, b in mine[~mine["unseen"]][["first", "operator", "second"]].itertuples(index=False)
+        }
+        assert keys <= train[seed]
+    tidy = execution_tables._accuracies(judged)
+    every = tidy[(tidy["method"] == "red") & (tidy["metric"] == "value_accuracy") & (tidy["seed"] == "0")]
+    by = every.set_index("group")
+    assert by.loc["all", "n"] == by.loc["addition", "n"] + by.loc["subtraction", "n"]
+    assert by.loc["addition", "n"] == by.loc[["addition/unseen=no", "addition/unseen=yes"], "n"].sum()
+
+
+def test_a_planners_text_that_is_no_program_is_no_answer():
+    assert execution.readable("Step 1: 3 + 4 = x1") is None
+    assert execution.readable("Step 1: 3 * 4 = x1\nAnswer: x1") is None
+    assert execution.readable("Step 1: x2 + 4 = x1\nAnswer: x1") is None
+    assert execution.readable("Step 1: 3 / 4 = x1\nAnswer: x1") is None
+    assert execution.readable("Step 1: 3 + 4 = x1\nAnswer: x1").execute() == 7
+
+
+# ---- processes of their own --------------------------------------------------------------------------------------
+
+
+def test_parts_from_processes_of_their_own_are_those_of_one_process_bit_for_bit(made, profile):
+    ways = {apart: separate.stages(profile, "closed", "text", apart) for apart in (False, True)}
+    for stages in ways.values():
+        for stage in stages.values():
+            stage.run(lambda line: None)
+    assert not {s.key for s in ways[False].values()} & {s.key for s in ways[True].values()}
+    one, other = (separate.assembled(stages) for stages in ways.values())
+    assert set(one) == {"base", "classifier", "experts", "router"}
+    assert separate.equal(one, other)
+    upstream = [made for stage in ways[True].values() for made in (stage, *stage.upstream())]
+    files = {stage.folder / separate.PROCESS for stage in upstream}
+    pids = [int(re.search(r"\d+", file.read_text()).group()) for file in files if file.is_file()]
+    assert len(set(pids)) == len(separate.PARTS)
+    assert os.getpid() not in pids
+    other["router"].last.bias.data += 1
+    assert not separate.equal(one, other)
+
+
+def test_a_failure_in_another_process_is_told(own_cache, profile, tmp_path):
+    stage = separate.elsewhere(profile, "closed", "text", "+")
+    with pytest.raises((OSError, ValueError, FileNotFoundError)):
+        stage.make(stage, tmp_path)  # its base was never made here

@@ -1,0 +1,197 @@
+"""The planner's stages, tables and figures, from a small run of the tiny backbone and from made-up predictions."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from redlib import config, figures, results, study
+from redlib.decomposer import Plan, errors
+from redlib.expressions import Expression
+from redlib.programs import Program
+from redlib.study import planner, planner_tables
+from redlib.study.data import read_pool
+
+SMALL = {"decomposer.rows": 300, "decomposer.seeds": {"structure": 1}, "bootstrap": 50}
+COLUMNS = {
+    *("row", "text", "structure", "range", "operations", "split", "part", "seed", "method", "program"),
+    *("predicted_program", "exact", "kind", "same_meaning", "step_probabilities"),
+}
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return config.load("smoke", SMALL)
+
+
+@pytest.fixture(scope="module")
+def predictions(cache, profile):
+    stage = planner.predictions_stage(profile, "structure")
+    return pd.read_parquet(stage.run(say=lambda line: None) / "predictions.parquet")
+
+
+def test_every_test_row_has_a_program_of_every_method(profile, predictions):
+    assert set(predictions.columns) == COLUMNS
+    pool = read_pool(planner.pool(profile).run())
+    rows = predictions.groupby("method")["row"].agg(list)
+    assert list(rows.index) == sorted(planner.METHODS)
+    assert rows.map(sorted).map(tuple).nunique() == 1
+    assert len(rows.iloc[0]) == 30
+    for row in predictions.itertuples():
+        gold = pool.iloc[row.row]
+        assert (row.text, row.structure, row.range) == (gold["text"], gold["structure"], gold["range"])
+        assert row.program == Program.from_expression(Expression.read(gold["expression"])).text
+        assert row.exact == (row.predicted_program == row.program) == (row.kind == errors.RIGHT)
+        assert all(0 <= p <= 1 for p in row.step_probabilities)
+        assert len(row.step_probabilities) == row.predicted_program.count("\n") + 1
+    by_method = predictions.groupby("method")
+    assert by_method["exact"].all()["symbolic"]
+    assert all(map(errors.read, by_method.get_group("planner")["predicted_program"])), "restricted"
+
+
+def test_the_pool_of_closed_chains_keeps_partial_results_in_the_labels(cache, profile):
+    pool = read_pool(planner.pool(profile).run())
+    assert pool["operations"].value_counts().to_dict() == {2: 60, 3: 120, 4: 120}
+    assert all(2 <= x <= 100 for text in pool["expression"] for x in Expression.read(text).partials)
+    free = read_pool(planner.pool(config.load("smoke", SMALL | {"decomposer.chains": "source"})).run())
+    assert not all(2 <= x <= 100 for text in free["expression"] for x in Expression.read(text).partials)
+
+
+def test_a_planner_is_made_again_only_for_what_it_depends_on(profile):
+    def keys(**changes):
+        dotted = {f"decomposer.{name.replace('__', '.')}": value for name, value in changes.items()}
+        p = config.load("smoke", SMALL | dotted)
+        return planner.states_stage(p).key, planner.trained_stage(p, "structure", 0).key
+
+    states, trained = keys()
+    assert keys(seeds={"structure": 2, "text": 1}) == (states, trained)
+    assert keys(training__lr=1e-3)[0] == states
+    assert keys(training__lr=1e-3)[1] != trained
+    assert keys(max_operations=5)[0] == states
+    assert keys(max_operations=5)[1] != trained
+    assert keys(rows=350)[0] != states
+    seeds = {planner.trained_stage(profile, split, seed).key for split in ("text", "structure") for seed in (0, 1)}
+    assert len(seeds) == 4
+
+
+def test_a_trained_planner_is_loaded_by_split_and_seed(cache, profile, predictions):
+    loaded = planner.load(profile)
+    own = predictions[predictions["method"] == "planner"]
+    assert [plan.written for plan in loaded.decompose_all(own["text"].tolist())] == own["predicted_program"].tolist()
+    assert (loaded.passport["split"], loaded.passport["seed"], loaded.passport["profile"]) == ("structure", 0, "smoke")
+    for split, seed in (("text", 0), ("structure", 1)):
+        with pytest.raises(
+            ValueError, match=rf"no planner of split '{split}' and seed {seed}; it has: structure 0\.\.0"
+        ):
+            planner.load(profile, split, seed)
+    with pytest.raises(ValueError, match="profile 'record' never trains a planner"):
+        planner.load(config.load("record"))
+
+
+# ---- tables ------------------------------------------------------------------------------------------------------
+
+
+def made_up():
+    """Four rows of two planners and the symbolic one, in two seeds: which programs are right is known."""
+    gold = [Program.from_expression(Expression.read(t)).text for t in ("12 + 5", "9 + 3", "12 + 5 - 4", "20 - 5 - 4")]
+    items = pd.DataFrame({"row": range(4), "text": list("abcd"), "structure": list("wxyz"), "program": gold})
+    items = items.assign(range=[0, 0, 0, 0], operations=[1, 1, 2, 2])
+    said = {
+        "planner": [gold[0], "Step 1: 3 + 9 = x1\nAnswer: x1", gold[2], "Step 1: 20 + 5 = x1\nAnswer: x1"],
+        "planner_unrestricted": ["nothing", gold[1], gold[2], gold[3]],
+        "symbolic": gold,
+    }
+    frames = []
+    for seed in (0, 1):
+        for method, written in said.items():
+            plans = [Plan("", w, (0.5,) * (w.count("\n") + 1)) for w in (written if seed == 0 else gold)]
+            about = {"split": "text", "part": "test", "seed": seed, "method": method}
+            frames.append(planner.judged(items, plans).assign(**about))
+    return pd.concat(frames, ignore_index=True)
+
+
+def test_scores_count_exact_programs_and_right_meanings():
+    tidy = planner_tables.scores(made_up(), resamples=50).set_index(["method", "group", "seed", "metric"])["value"]
+    assert tidy["planner", "all", "0", "program_exact"] == 0.5
+    assert tidy["planner", "all", "0", "program_meaning"] == 0.75
+    assert tidy["planner", "all", "all", "program_exact"] == 0.75
+    assert tidy["planner", "ops=1", "0", "program_exact"] == 0.5
+    assert tidy["planner_unrestricted", "ops=2", "0", "program_exact"] == 1
+    assert tidy["planner_unrestricted", "all", "all", "program_exact_below_planner"] == pytest.approx(0.75 - 0.875)
+    assert tidy["symbolic", "all", "all", "program_exact_below_planner"] == -0.25
+    assert ("planner", "all", "all", "program_exact_below_planner") not in tidy.index
+
+
+def test_shares_of_errors_add_up_to_one_and_rates_to_the_wrong_programs():
+    frame = made_up()
+    tidy = planner_tables.error_shares(frame, resamples=50).set_index(["method", "metric", "case"])["value"]
+    assert tidy["planner", "error_share"].sum() == pytest.approx(1)
+    assert tidy["planner", "error_share", "order"] == tidy["planner", "error_share", "length"] == 0.5
+    assert tidy["planner", "error_rate"].sum() == pytest.approx(0.25)
+    assert tidy["planner_unrestricted", "error_rate", "no_program"] == pytest.approx(1 / 8)
+    assert tidy["symbolic", "error_rate"].sum() == 0
+    assert ("symbolic", "error_share") not in {key[:2] for key in tidy.index}
+
+
+def test_examples_hold_every_line_beside_the_right_one():
+    lines = planner_tables.examples(made_up())
+    assert set(lines["case"]) == {"surest", "wrong"}
+    short = lines[(lines["case"] == "wrong") & (lines["text"] == "d")]
+    assert short["step"].tolist() == ["Step 1: 20 + 5 = x1", "Answer: x1"]
+    assert short["wanted"].tolist() == ["Step 1: 20 - 5 = x1", "Step 2: x1 - 4 = x2"]
+    right = lines[lines["case"] == "surest"]
+    assert right["text"].unique().tolist() == ["c"], "the longest right ones"
+    assert (right["step"] == right["wanted"]).all()
+
+
+@pytest.fixture(scope="module")
+def tables(cache, profile, predictions):
+    return {name: study.table(profile, name, say=lambda line: None) for name in planner_tables.TABLES}
+
+
+def test_the_study_serves_the_tables_with_what_they_come_from(profile, tables):
+    assert {name for table in tables.values() for name in table["task"]} == {"decomposed"}
+    assert {name for table in tables.values() for name in table["variant"]} == {"closed"}
+    for table in tables.values():
+        results.validate(table)
+    exact = results.pick(tables["planner"], method="symbolic", group="all", seed="all", metric="program_exact")
+    assert (exact["value"], exact["n"]) == (1, 30)
+    about = study.about(profile, "planner")
+    assert about.loc["programs", ""] == "300, closed chains"
+    assert about.loc["planners by split", ""] == "structure 1"
+
+
+def test_every_figure_is_drawn_from_its_table(tables):
+    drawn = {"profile": "smoke", "backbone": "tiny", "note": figures.NO_EVIDENCE}
+    programs = figures.draw_programs(tables["planner"], **drawn)
+    assert [tick.get_text() for tick in programs.axes[0].get_xticklabels()] == ["2", "3", "4", "all"]
+    bars = figures.draw_planner_errors(tables["planner_errors"], **drawn).axes[0].patches
+    rates = results.select(tables["planner_errors"], metric="error_rate", method=["planner", "planner_unrestricted"])
+    assert sum(bar.get_width() for bar in bars) == pytest.approx(rates["value"].sum())
+    curves = figures.draw_planner_curves(tables["planner_curves"], **drawn)
+    assert len(curves.axes) == 2
+    with pytest.raises(LookupError, match="metric=program_exact"):
+        figures.draw_programs(tables["planner_errors"].assign(seed="all"), **drawn)
+
+
+def test_decoding_has_to_confirm_what_scoring_says(profile, cache, predictions, monkeypatch):
+    loaded = planner.load(profile)
+    stage = planner.states_stage(profile)
+    records = planner._records(stage)
+    sequences = planner._sequences(loaded, records, stage)
+    rows = np.arange(6)
+    restricted, free = planner.written(loaded, records["text"], sequences, rows)
+    assert restricted == loaded.decompose_all(records["text"].iloc[rows].tolist())
+    assert free == loaded.decompose_all(records["text"].iloc[rows].tolist(), restricted=False)
+    ahead, logs = planner.decomposer.margins(loaded.writer, loaded.grammar, sequences, rows)
+    monkeypatch.setattr(planner.decomposer, "margins", lambda *_: (np.ones_like(ahead), logs))
+    with pytest.raises(AssertionError, match="does not give what scoring says"):
+        planner.written(loaded, records["text"], sequences, rows)
+
+
+def test_a_plan_knows_its_program():
+    plan = Plan("2 plus 3", "Step 1: 2 + 3 = x1\nAnswer: x1", (0.5, 0.8))
+    assert plan.program.execute() == 5
+    assert plan.probability == pytest.approx(0.4)
+    assert dataclasses.replace(plan, written="2 + 3").program is None
