@@ -1,4 +1,5 @@
-"""Notebook 15 in JupyterLab, in a real browser: run, typed into, dragged, and read back from the page.
+"""Notebook 15 and the program trace of 17 in JupyterLab, in a real browser: run, typed into, dragged, and read back
+from the page.
 
 Needs chromium and chromedriver on the PATH; nothing is installed or downloaded here.
 """
@@ -13,11 +14,12 @@ import time
 import urllib.request
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from redlib import config, paths
 from redlib.explain import Intervention
-from redlib.study import explaining
+from redlib.study import explaining, solving
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra `test`)")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -28,6 +30,12 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"no {' and no '.join(MISSING)} on the PATH"),
 ]
 NOTEBOOK, QUERY, OTHER = "15_routing_inspector.ipynb", "What is 47 plus 38?", "What is 32 plus 19?"
+TRACE, CHAIN, LEAVING = "trace.ipynb", "29 minus 11 minus 9 plus 15", "90 plus 20 minus 70"
+SHOWN = """from redlib import config
+from redlib.study import solving
+from redlib.widgets import ProgramTrace
+
+ProgramTrace(solving.solver(config.load("smoke")), "3 plus 4")"""
 PATIENCE = 90  # seconds for the notebook to run
 SETTINGS = {
     "notebook-extension/tracker": '{"windowingMode": "none"}',  # cells out of sight are on the page too
@@ -39,10 +47,14 @@ TROUBLE = re.compile(r"Traceback|^\[[EC] |Exception|Error", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A JupyterLab with a copy of the notebook and settings of its own: (address, file of its log and its kernel's)."""
+    """A JupyterLab with a copy of the notebook, one with the program trace alone and settings of its own: (address of
+    what it is asked to open, file of its log and its kernel's)."""
     home = tmp_path_factory.mktemp("lab")
     (home / "work").mkdir()
     shutil.copy(paths.root() / "notebooks" / NOTEBOOK, home / "work")
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python"}}
+    alone = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SHOWN)], metadata=kernel)
+    (home / "work" / TRACE).write_text(nbformat.writes(alone))
     for name, text in SETTINGS.items():
         file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +78,7 @@ def lab(tmp_path_factory):
         server = subprocess.Popen(command, cwd=home, env=environment, stdout=out, stderr=subprocess.STDOUT)
     try:
         wait(lambda: answers(f"http://127.0.0.1:{port}/api?token=lab"), 60, "JupyterLab does not start")
-        yield f"http://127.0.0.1:{port}/lab/tree/{NOTEBOOK}?token=lab&reset", log
+        yield f"http://127.0.0.1:{port}/lab/tree/{{}}?token=lab&reset", log
     finally:
         server.terminate()
         try:
@@ -95,7 +107,7 @@ def wait(done, seconds, otherwise):
 
 
 @pytest.fixture
-def page(lab, tmp_path):
+def page(request, lab, tmp_path):
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1500,1400"):
@@ -103,7 +115,7 @@ def page(lab, tmp_path):
     options.add_argument(f"--user-data-dir={tmp_path / 'browser'}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.get(lab[0])
+    driver.get(lab[0].format(getattr(request, "param", NOTEBOOK)))
     try:
         yield Page(driver)
     finally:
@@ -116,13 +128,14 @@ class Page:
     def __init__(self, driver):
         self.driver = driver
 
-    def run_all(self):
+    def run_all(self, shown):
+        """Run all cells; `shown()` is true when the widgets are there."""
         ready = "return !!(window.jupyterapp && jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel)"
         wait(lambda: self.driver.execute_script(ready), 60, "the notebook does not open")
         self.driver.set_script_timeout(PATIENCE)
         run = "const done = arguments[0]; jupyterapp.commands.execute('notebook:run-all-cells').then(done, done)"
         self.driver.execute_async_script(run)
-        wait(lambda: len(self.all(".red-verdict")) >= 4 and len(self.all(".red-pair-map svg")) == 1, 30, self.outputs)
+        wait(shown, 30, self.outputs)
 
     def outputs(self):
         return "the widgets do not appear; outputs: " + " | ".join(e.text for e in self.all(".jp-OutputArea-output"))
@@ -155,7 +168,7 @@ class Page:
 
 
 def test_the_notebook_answers_in_a_browser_as_explain_does(lab, page, tmp_path):
-    page.run_all()
+    page.run_all(lambda: len(page.all(".red-verdict")) >= 4 and len(page.all(".red-pair-map svg")) == 1)
     explainer = explaining.explainer(config.load("smoke"))
     keys = webdriver.Keys
 
@@ -208,3 +221,42 @@ def test_the_notebook_answers_in_a_browser_as_explain_does(lab, page, tmp_path):
     assert page.driver.save_screenshot(str(tmp_path / "what_if.png"))
     assert [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert TROUBLE.findall(Path(lab[1]).read_text()) == []
+
+
+@pytest.mark.parametrize("page", [TRACE], indirect=True)
+def test_a_typed_chain_is_planned_and_executed_in_a_browser_as_solve_does(lab, page, tmp_path):
+    solver = solving.solver(config.load("smoke"))  # trained here if it is not, before the notebook waits for it
+    page.run_all(lambda: page.all(".red-solved"))
+    typed, keys = page.driver.find_element("xpath", "//label[normalize-space()='chain']/..//input"), webdriver.Keys
+    for text in (LEAVING, CHAIN):
+        typed.send_keys(keys.CONTROL, "a")
+        typed.send_keys(text, keys.ENTER)
+        s = solver.solve(text)
+        wait(lambda s=s: solved(page, s), 10, f"the trace does not show what solve says of {text}")
+    for name in ("symbolic", "trained"):
+        choice = "//label[normalize-space()='planner']/..//option[normalize-space()='{}']"
+        page.driver.find_element("xpath", choice.format(name)).click()
+        s = solver.solve(CHAIN, name)
+        wait(lambda s=s: solved(page, s), 10, f"the trace does not show the {name} planner's program")
+    typed.send_keys(keys.CONTROL, "a")
+    typed.send_keys("7 times 3", keys.ENTER)
+    wait(
+        lambda: "unknown operator 'times'" in "".join(e.text for e in page.all("[role=alert]")), 10, "no error is said"
+    )
+    assert page.all(".red-solved") == []
+    assert page.driver.save_screenshot(str(tmp_path / "trace.png"))
+    assert [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert TROUBLE.findall(Path(lab[1]).read_text()) == []
+
+
+def solved(page, s):
+    """Whether the trace on the page shows this solution: its lines, values, answer and flag."""
+    read = "return [...document.querySelectorAll(arguments[0])].map(piece => piece.textContent)"
+    lines, values = (page.driver.execute_script(read, selector) for selector in (".red-line", ".red-step"))
+    told = page.all(".red-solved")
+    return (
+        lines == [line for line, _ in s.lines]
+        and [int(value.split()[0]) for value in values] == [step.said.value for step in s.trace]
+        and told[0].get_attribute("data-answer") == str(s.answer)
+        and told[0].get_attribute("data-outside") == str(int(s.out_of_domain))
+    )

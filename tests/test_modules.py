@@ -356,7 +356,7 @@ def test_a_module_goes_to_the_hub_and_comes_back_with_its_checks(hub, saved, bon
     x = torch.randn(5, bone.hidden_size)
     with torch.no_grad():
         assert torch.equal(again.method()(x).logits, assemble("red", LABELS, trained[0])(x).logits)
-        assert torch.allclose(again.library()(x).logits, again.method()(x).logits, atol=1e-5)
+        assert torch.allclose(again.as_library()(x).logits, again.method()(x).logits, atol=1e-5)
     for changed in ({"backbone": OtherBackbone()}, {"pooling": "last"}):
         with pytest.raises(ValueError, match="the parts were trained"):
             modules.HubModule.from_pretrained(there, **changed)

@@ -210,6 +210,13 @@ def test_a_straight_through_mask_changes_the_gradient_and_not_the_answer():
         assert bool(model.router.weight.grad.abs().sum() > 0) is straight, "without a gain only the mask teaches it"
 
 
+def test_a_straight_through_mask_asks_which_token_is_worth_more_not_whether_more_is_better():
+    model, images = made(SMALL, gain=0.0), pictures(SMALL)
+    F.cross_entropy(model.masked(images, 0.4, straight=True), torch.tensor([0, 1, 2])).backward()
+    assert model.router.weight.grad.abs().max() > 1e-6
+    assert model.router.bias.grad.abs().max() < 1e-12, "what is the same for all tokens has no effect"
+
+
 def test_scores_decide_places_and_the_gate_keeps_the_routers_probabilities():
     model, images = made(SMALL), pictures(SMALL)
     x = model.stem(images)

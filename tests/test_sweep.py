@@ -2,6 +2,7 @@
 fails."""
 
 import contextlib
+import gc
 import importlib.util
 import os
 import resource
@@ -221,12 +222,14 @@ def test_a_worker_that_is_killed_takes_one_job_with_it(own_cache):
 def test_an_interrupt_stops_what_is_running():
     started = time.monotonic()
     with contextlib.suppress(KeyboardInterrupt), sweep.Processes(1) as pool:
-        pid = pool.submit(os.getpid).result()
+        worker = psutil.Process(pool.submit(os.getpid).result())
         slow = pool.submit(time.sleep, 300)
+        while not slow.running():
+            time.sleep(0.01)
         raise KeyboardInterrupt
     assert time.monotonic() - started < 100
     assert isinstance(slow.exception(), sweep.WorkerDied)
-    assert not psutil.pid_exists(pid)
+    worker.wait(60)  # it ends
 
 
 def test_a_worker_without_the_cache_says_so(own_cache, tmp_path):
@@ -433,6 +436,7 @@ def test_a_cluster_that_loses_a_machine_makes_every_result_once(made, tmp_path, 
             report = sweep.run(made, MANY, executor, sweep.Resources(cpus=2), say=lose_it)
     finally:
         cluster.shutdown()
+        gc.collect()  # what Ray leaves open is said here, not in a later test
     assert lost
     assert report.failed == {}
     assert len(report.made) == len(set(report.made))

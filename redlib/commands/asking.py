@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from redlib import bench, config, paths
-from redlib.commands.shown import add_profile
+from redlib.commands.shown import add_profile, duration
 
 
 def add(commands) -> None:
-    """Register explain, evaluate, bench and compare."""
+    """Register explain, solve, evaluate, bench and compare."""
     explain = commands.add_parser("explain", help="how a trained method answers a question, as a card or JSON")
     explain.add_argument("question", metavar="QUESTION", help="such as 'What is 47 plus 38?'")
     add_profile(explain, "record")
@@ -23,6 +23,16 @@ def add(commands) -> None:
     explain.add_argument("--recipe", default="chosen", help="chosen (the default) or source")
     explain.add_argument("--json", action="store_true", help="everything, as JSON")
     explain.set_defaults(call=explain_question)
+
+    solve = commands.add_parser("solve", help="a chain in words: its program, every step by an expert, the answer")
+    solve.add_argument("question", metavar="QUESTION", help="such as '29 minus 11 minus 9 plus 15'")
+    add_profile(solve, "auto")
+    solve.add_argument("--planner", default="trained", help="trained (the default) or symbolic, the parser")
+    solve.add_argument("--method", default="red", help="who executes steps: red (the default), softmax_moe, ...")
+    solve.add_argument("--domain", default="closed", help="steps that the experts know: closed (the default) or source")
+    solve.add_argument("--split", default="structure", help="of planner and experts: structure (the default) or text")
+    solve.add_argument("--json", action="store_true", help="everything, as JSON")
+    solve.set_defaults(call=solve_question)
 
     evaluate = commands.add_parser("evaluate", help="a stranger's questions (JSONL) through a trained method")
     evaluate.add_argument("--data", required=True, type=Path, metavar="FILE", help="lines with question and answer")
@@ -57,8 +67,31 @@ def explain_question(args: argparse.Namespace) -> None:
     with contextlib.redirect_stdout(sys.stderr):  # what is trained on the way says so, and is no part of the answer
         opened = explainer(profile, args.task, args.split, args.recipe)
         explained = opened.explain(args.question, args.method)
-    text = explained.to_json() if args.json else explained.card()
-    if not (args.json or profile.evidence):
+    _show(explained, args.json, profile)
+
+
+def solve_question(args: argparse.Namespace) -> None:
+    profile = config.load(args.profile)
+    from redlib import decomposer
+    from redlib.explain.notes import check_text
+    from redlib.study import solving
+
+    limits = profile.decomposer
+    decomposer.check(check_text(args.question), limits.max_operations, limits.largest)
+    asked = (profile, args.domain, (args.planner,), (args.method,), args.split)
+    missing = solving.missing(*asked)
+    if missing:
+        seconds = sum(stage.seconds for stage in missing)
+        first = f"{len(missing)} stages are missing: about {duration(seconds)} of training first, once"
+        print(first, file=sys.stderr, flush=True)
+    with contextlib.redirect_stdout(sys.stderr):  # as above
+        solved = solving.solver(*asked).solve(args.question)
+    _show(solved, args.json, profile)
+
+
+def _show(found, as_json: bool, profile: config.Profile) -> None:
+    text = found.to_json() if as_json else found.card()
+    if not (as_json or profile.evidence):
         text += f"\n{profile.name}: machinery only, no evidence"
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))

@@ -35,7 +35,7 @@ class Nested(Config):
     narrow: tuple[int, ...] = Field((16, 32, 48), description="features of smaller plain models")
     budgets: tuple[float, ...] = (0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.95)
     shown: int = Field(6, gt=0, description="held-out pictures whose routing maps are kept")
-    speed_dims: tuple[int, ...] = (64, 128, 256, 384)
+    speed_dims: tuple[int, ...] = (64, 128, 384)
     speed_budgets: tuple[float, ...] = (0.15, 0.3, 0.5)
     speed_batch: int = Field(64, gt=0)
     repeats: int = Field(50, gt=0, description="interleaved timings")

@@ -106,7 +106,7 @@ def _profiles() -> dict[str, Profile]:
                 speed_budgets=(0.3,),
                 repeats=20,
             ),
-            "sparse": Sparse(width=64, steps=200, test_rows=300, widths=(64, 256, 1024), expert_counts=(2, 4, 8)),
+            "sparse": Sparse(width=64, steps=150, test_rows=300, widths=(64, 256, 1024), expert_counts=(2, 4, 8)),
             "chosen": _shorter(_CHOSEN, experts=24, routers=15, controls=12),
             "source": _shorter(_SOURCE, base=6, experts=30, routers=8, controls=12),
         }

@@ -21,7 +21,7 @@ from redlib.phrasing import TASK2, ChainTemplate, render
 from redlib.programs import SIGN, Program
 
 DOMAINS = ("source", "closed")
-EVEN = 0.8  # of every step's equal share is certain; equal sizes alone could not fill a part with whole structures
+EVEN = 0.6  # of every step's equal share is certain; equal sizes alone could not fill a part with whole structures
 Step = tuple[int, str, int]
 
 

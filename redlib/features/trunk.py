@@ -9,7 +9,9 @@ embedding is one complex product, and a block of nodes attends to itself and to 
 What was tried, one strip of 1,019 nodes on one core (AMD EPYC, 32-bit): the products are 93 % of a layer's time and run
 at the core's own rate. The residual sum inside the last product, gate and up as one product, and the gate inside the up
 product all give the same bits and save nothing (51.2 ms; 51.6, 52.5, 52.0). A backbone loaded in bfloat16 has products
-at 1.87 times the rate; the stream between them, norms and attention stay in 32 bits.
+at 1.87 times the rate; the stream between them, norms and attention stay in 32 bits. Features then move by 0.9 % of
+their spread at layer 4, and RED's value accuracy on 4,000 texts of Task 1 (two seeds, 800 test rows) by 0.008 +- 0.014
+(`structure`) and -0.009 +- 0.017 (`text`): no measurable difference at that size.
 """
 
 from collections.abc import Iterable

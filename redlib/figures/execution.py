@@ -28,6 +28,13 @@ def _splits(rows: pd.DataFrame) -> list[str]:
     return [split for split in SPLITS if split in set(rows["split"])]
 
 
+def _about(rows: pd.DataFrame, profile: str, backbone: str, extra: str) -> str:
+    """The subtitle: what a variant is here is no recipe."""
+    variants = ", ".join(dict.fromkeys(rows["variant"]))
+    rest = rows.drop(columns=[name for name in ("variant", "part") if name in rows])
+    return style.subtitle(rest, profile, backbone, f"programs {variants}  ·  {extra}")
+
+
 def _length(group: str) -> str:
     return {"all": "all"}.get(group, group.removeprefix("ops="))
 
@@ -49,7 +56,7 @@ def draw_execution(
     groups = ["all", *sorted(group for group in set(rows["group"]) if group.startswith("ops="))]
     split = _splits(rows)[-1]
     order = select(rows, group="all", split=split).sort_values("value", kind="stable")["method"].tolist()
-    about = style.subtitle(rows, profile, backbone, INTERVALS)
+    about = _about(rows, profile, backbone, INTERVALS)
     title = f"{METRICS[metric].partition(' (')[0].capitalize()} of whole programs, by number of operations"
     size = (2.1 * len(groups) + 2.6, 0.33 * len(order) + 2.6)
     fig, axes = style.canvas(size, title, about, note, 1, len(groups), sharey=True, sharex=True)
@@ -82,7 +89,7 @@ def draw_unseen_steps(
     metrics = ("value_accuracy", "range_accuracy")
     rows = select(frame, seed="all", part="test", variant=variant, split=split, metric=metrics, method=list(methods))
     groups = [group for group in UNSEEN if group in set(rows["group"])]
-    about = style.subtitle(rows, profile, backbone, INTERVALS)
+    about = _about(rows, profile, backbone, INTERVALS)
     title = "Programs by how many of their steps no training row has"
     fig, axes = style.canvas((9.5, 4.2), title, about, note, 1, 2, sharey=True)
     at = np.arange(len(groups))
@@ -152,7 +159,7 @@ def draw_compounding(
     execution_compounding (seed = all; compounded, observed)."""
     rows = select(frame, seed="all", method=list(methods), metric=["compounded", "observed"])
     splits, variants = _splits(rows), list(dict.fromkeys(rows["variant"]))
-    about = style.subtitle(rows, profile, backbone, "hollow: the accuracy of single steps to the power of their number")
+    about = _about(rows, profile, backbone, "hollow: the accuracy of single steps to the power of their number")
     size = (3.6 * len(variants) + 1, 2.7 * len(splits) + 1.7)
     title = "Errors of single steps, compounded and observed"
     fig, axes = style.canvas(size, title, about, note, len(splits), len(variants), sharex=True, sharey=True)
@@ -185,7 +192,7 @@ def draw_step_maps(
     splits, operators = _splits(rows), sorted(set(rows["operator"]))
     (first, second), (last, end) = rows[["first", "second"]].min(), rows[["first", "second"]].max()
     extra = "grey: the result is no label  ·  dashed: where the domain ends"
-    about = style.subtitle(rows.drop(columns="part"), profile, backbone, extra)
+    about = style.subtitle(rows.drop(columns=["part", "variant"]), profile, backbone, f"domain {variant}  ·  {extra}")
     size = (4.3 * len(operators) + 1.2, 2.6 * len(splits) + 1.3)
     title = f"Every single step of {look(method).label}"
     fig, axes = style.canvas(size, title, about, note, len(splits), len(operators), sharex=True, sharey=True)

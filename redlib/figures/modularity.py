@@ -22,19 +22,19 @@ SECTIONS = {  # heading -> methods; those that end in _ stand for one a range
 }
 LABELS = {
     "base": "all switched off: the base",
-    "replace_start": "middle: trained from another start",
-    "replace_rows": "middle: trained on a tenth of its questions",
-    "replace_task2": "middle: trained on chains (Task 2)",
-    "replace_seed": "middle: from another seed's RED",
-    "replace_bf16": "middle: rounded to bfloat16",
-    "all_bf16": "every part rounded to bfloat16",
-    "split": "middle in two, weight shared",
-    "split_refit": "middle in two, columns refitted",
-    "add_minus": "subtraction, column by the rule",
-    "add_minus_refit": "subtraction, column refitted",
+    "replace_start": "middle: another start",
+    "replace_rows": "middle: a tenth of its questions",
+    "replace_task2": "middle: chains of Task 2",
+    "replace_seed": "middle: another seed's RED",
+    "replace_bf16": "middle: bfloat16",
+    "all_bf16": "every part: bfloat16",
+    "split": "middle in two: weight shared",
+    "split_refit": "middle in two: columns refitted",
+    "add_minus": "subtraction: column by the rule",
+    "add_minus_refit": "subtraction: column refitted",
     "grown": "range beyond: classifier only",
-    "add_beyond": "range beyond, column by the rule",
-    "add_beyond_refit": "range beyond, column refitted",
+    "add_beyond": "range beyond: column by the rule",
+    "add_beyond_refit": "range beyond: column refitted",
 }
 VERBS = {"remove_": "removed", "disable_": "switched off"}
 SAME = {"rank": "same rank each", "parameters": "same parameters in all"}

@@ -10,7 +10,7 @@ from torch import nn
 
 from redlib import models, paths
 from redlib.modules import card, files
-from redlib.modules.library import Library
+from redlib.modules.experts import Library
 
 CONFIG, CARD = "config.json", "README.md"
 
@@ -31,7 +31,7 @@ class HubModule(ModelHubMixin):
         """The whole method that the file holds."""
         return files.load_method(self.file, self._backbone)[0]
 
-    def library(self) -> Library:
+    def as_library(self) -> Library:
         """The library of experts that the file holds."""
         return Library.load(self.file, self._backbone)
 

@@ -184,9 +184,10 @@ def problems(folder: Path) -> Iterator[str]:
 
 
 def _problems(folder: Path, entry: dict[str, Any], index: dict[str, Any]) -> Iterator[str]:
-    passport = modules.read_passport(folder / MODULES)
     if paths.digest((folder / MODULES).read_bytes()) != entry["sha256"]:
         yield f"{folder.name}'s {MODULES} is not the file that the index is about"
+        return
+    passport = modules.read_passport(folder / MODULES)
     told = {**entry, "profile": index["profile"]}
     for key in ("task", "definition", "recipe", "split", "seed", "weights_id", "profile"):
         if passport[key] != told[key]:

@@ -102,7 +102,7 @@ def run(
     planned = plan(profile, runs)
     for name in planned.done:
         say(f"{name}: there, skipped")
-    report = schedule(planned.jobs, executor, resources, say) if planned.jobs else Report()
+    report = schedule(planned.jobs, executor, resources, say)
     report.skipped = list(planned.done)
     return report
 
@@ -115,6 +115,8 @@ def schedule(jobs: Iterable[Job], executor: Any = None, resources: Resources | N
     """
     left, resources, report = {job.key: job for job in jobs}, resources or Resources(), Report()
     whole, pending = len(left), {}
+    if not whole:
+        return report
     with _seen_by_all() as token, _opened(executor, resources, whole) as pool:
         try:
             while left or pending:

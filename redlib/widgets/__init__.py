@@ -6,6 +6,7 @@ A callback may run on any thread: it makes text or a finished picture and gives 
 from redlib.widgets.boundary import BoundaryExplorer
 from redlib.widgets.inspector import RoutingInspector
 from redlib.widgets.operand_map import OperandMap
+from redlib.widgets.program_trace import ProgramTrace
 from redlib.widgets.recommendation import RecommendationWidget
 from redlib.widgets.savings import SavingsWidget
 from redlib.widgets.token_map import NestedMap
@@ -15,6 +16,7 @@ __all__ = [
     "BoundaryExplorer",
     "NestedMap",
     "OperandMap",
+    "ProgramTrace",
     "RecommendationWidget",
     "RoutingInspector",
     "SavingsWidget",

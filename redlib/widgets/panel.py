@@ -18,6 +18,7 @@ import ipywidgets
 import torch
 import traitlets
 
+from redlib.execution import Solution
 from redlib.explain import Explainer, Explanation, Reading
 
 BUSY_AFTER = 0.2  # seconds
@@ -27,10 +28,10 @@ SPOKEN = (ValueError, ArithmeticError, OSError)  # errors whose message is a sen
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What a panel has to show: a piece of HTML by name, and the explanation that they are about."""
+    """What a panel has to show: a piece of HTML by name, and the explanation or solution that they are about."""
 
     pieces: Mapping[str, str]
-    explanation: Explanation | None = None
+    explanation: Explanation | Solution | None = None
     extra: Any = None
 
 
@@ -49,7 +50,7 @@ class Panel(ipywidgets.VBox):
 
     def __init__(self, heights: Mapping[str, int], **kwargs: Any):
         self.lock = threading.RLock()
-        self.explanation: Explanation | None = None
+        self.explanation: Explanation | Solution | None = None
         self.pieces = {name: _piece(height) for name, height in heights.items()}
         self.status = _piece(28)
         self.copy = CopyCode(layout={"width": "100%", "height": "32px"})
