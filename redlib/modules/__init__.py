@@ -7,9 +7,9 @@ as a repository of the Hugging Face hub.
 """
 
 from redlib.modules.card import model_card
+from redlib.modules.experts import Library
 from redlib.modules.files import load, load_method, read_passport, save
 from redlib.modules.hub import HubModule
-from redlib.modules.experts import Library
 from redlib.modules.passport import FIELDS, FORMAT, check_backbone, complete, tokenizer_id
 from redlib.modules.probe import TOLERANCE, Probe
 from redlib.modules.specs import State
