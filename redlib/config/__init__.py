@@ -6,6 +6,7 @@ that names the valid ones. A stage hashes only the parts of the profile that it 
 
 from redlib.config.loading import load
 from redlib.config.profiles import PROFILES
+from redlib.config.recipes import PlusForm, RedPlus
 from redlib.config.sections import (
     PARTS,
     Ablations,
@@ -50,11 +51,13 @@ __all__ = [
     "Nested",
     "Operations",
     "PlannerTraining",
+    "PlusForm",
     "Pooling",
     "Population",
     "Probe",
     "Profile",
     "Recipe",
+    "RedPlus",
     "Selection",
     "Sparse",
     "Split",

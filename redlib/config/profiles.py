@@ -1,5 +1,6 @@
 """The profiles: smoke, laptop, full, paper and record."""
 
+from redlib.config.recipes import PlusForm, RedPlus
 from redlib.config.sections import (
     Ablations,
     Arithmetic,
@@ -52,6 +53,32 @@ _SOURCE = Recipe(
     controls=_CHOSEN.controls.model_copy(update={"max_epochs": 20}),
 )
 
+_LATE = {"batch": 256, "weight_decay": 0.1, "monitor": "accuracy"}
+_RED_PLUS = RedPlus(
+    task1=PlusForm(
+        width=512,
+        rank=72,
+        base_share=0.5,
+        base=Training(lr=2e-3, weight_decay=0.1, batch=128, max_epochs=30, patience=30, monitor="accuracy"),
+        experts=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
+        routers=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
+    ),
+    task2=PlusForm(
+        width=192,
+        layers=2,
+        rank=48,
+        base_share=1.0,
+        base=Training(lr=1e-3, weight_decay=0.01, batch=128, max_epochs=18, patience=18, monitor="accuracy"),
+        experts=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
+        routers=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
+    ),
+)
+
+
+def _plus(task1: dict, task2: dict) -> RedPlus:
+    """`red_plus` with other fields of its two forms."""
+    return RedPlus(task1=_RED_PLUS.task1.model_copy(update=task1), task2=_RED_PLUS.task2.model_copy(update=task2))
+
 
 def _shorter(recipe: Recipe, **max_epochs: int) -> Recipe:
     """The recipe with fewer epochs at most, by loop."""
@@ -66,8 +93,12 @@ def _tiny(recipe: Recipe, layer: int) -> Recipe:
     return recipe.model_copy(update={"layer": layer, "rank": 8, "router_hidden": 16, **loops})
 
 
+def _tiny_plus(form: PlusForm, **fields) -> PlusForm:
+    return _tiny(form, layer=2).model_copy(update={"width": 16, **fields})
+
+
 def _profiles() -> dict[str, Profile]:
-    full = Profile(name="full", task2=_TASK2, chosen=_CHOSEN, source=_SOURCE)
+    full = Profile(name="full", task2=_TASK2, red_plus=_RED_PLUS, chosen=_CHOSEN, source=_SOURCE)
     laptop = full.model_copy(
         update={
             "name": "laptop",
@@ -107,6 +138,7 @@ def _profiles() -> dict[str, Profile]:
                 repeats=20,
             ),
             "sparse": Sparse(width=64, steps=150, test_rows=300, widths=(64, 256, 1024), expert_counts=(2, 4, 8)),
+            "red_plus": _plus({"base_share": 1.0, "seeds": {"structure": 2}}, {"seeds": {"structure": 1}}),
             "chosen": _shorter(_CHOSEN, experts=24, routers=15, controls=12),
             "source": _shorter(_SOURCE, base=6, experts=30, routers=8, controls=12),
         }
@@ -210,6 +242,10 @@ def _profiles() -> dict[str, Profile]:
                 widths=(16, 32),
                 expert_counts=(2, 4),
                 pretrained=("tiny",),
+            ),
+            "red_plus": RedPlus(
+                task1=_tiny_plus(_RED_PLUS.task1, seeds={"structure": 2, "phrasing": 1}),
+                task2=_tiny_plus(_RED_PLUS.task2, seeds={"structure": 1}, layers=1, heads=2),
             ),
             "chosen": _tiny(_CHOSEN, layer=2),
             "source": _tiny(_SOURCE, layer=-1),

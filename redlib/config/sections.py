@@ -6,38 +6,9 @@ from pydantic import Field
 
 from redlib.config.base import Config
 from redlib.config.pictures import Nested
+from redlib.config.recipes import Pooling, Recipe, RedPlus, Split, Training
 
-Split = Literal["text", "structure", "phrasing"]
-Pooling = Literal["mean", "mean_skip_first", "last"]
 PARTS = ("train", "validation", "test")
-
-
-class Training(Config):
-    """Hyper-parameters of one run of the training loop (the source, 4.5.2)."""
-
-    lr: float = Field(1e-3, gt=0)
-    weight_decay: float = Field(0.01, ge=0)
-    batch: int = Field(64, gt=0, description="rows per optimiser step (the source's virtual batch)")
-    micro_batch: int | None = Field(None, gt=0, description="rows per backward pass; None: the whole batch at once")
-    max_epochs: int = Field(60, gt=0)
-    patience: int = Field(3, gt=0, description="epochs without a better validation score before stopping")
-    monitor: Literal["loss", "accuracy"] = Field("loss", description="the validation score")
-
-
-class Recipe(Config):
-    """How features, base, experts and routers are made (design of a run; the source's own is recipe `source`)."""
-
-    name: Literal["chosen", "source"]
-    layer: int = Field(description="index into the hidden states: 0 embeddings, -1 after the final norm")
-    pooling: Pooling = "mean"
-    tuned_layers: int = Field(0, ge=0, description="top layers trained with the base classifier, then frozen")
-    base_share: float = Field(0.1, gt=0, le=1, description="share of the training rows that the base sees")
-    rank: int = Field(gt=0, description="bottleneck r of a residual expert")
-    router_hidden: int = Field(256, ge=0, description="hidden units of the router; 0 is a linear router")
-    base: Training = Training()
-    experts: Training = Training()
-    routers: Training = Training()
-    controls: Training = Training()
 
 
 class BackboneConfig(Config):
@@ -259,6 +230,7 @@ class Profile(Config):
     ablations: Ablations = Ablations()
     modularity: Modularity = Modularity()
     sparse: Sparse = Sparse()
+    red_plus: RedPlus
     chosen: Recipe
     source: Recipe
     bootstrap: int = Field(1_000, gt=0, description="resamples behind an interval")

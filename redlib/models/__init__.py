@@ -1,8 +1,10 @@
 """Every model of the study: `methods` holds the methods, `parts` the banks, bases and readouts they are built from."""
 
 from redlib.expressions import LabelSpace
+from redlib.models.light import LightBase, NetworkBase
 from redlib.models.methods import (
     METHODS,
+    PLUS,
     RED,
     GlobalHead,
     LogitMixture,
@@ -13,6 +15,7 @@ from redlib.models.methods import (
     RouterOnly,
     SoftmaxMoE,
     UniformAverage,
+    ValueRouted,
     assemble,
     count,
     mix,
@@ -28,6 +31,7 @@ from redlib.models.parts import (
     PooledBase,
     ResidualExperts,
     TokenBase,
+    check_periods,
     stack,
     take,
 )
@@ -35,16 +39,19 @@ from redlib.models.parts import (
 __all__ = [
     "METHODS",
     "PERIODS",
+    "PLUS",
     "RED",
     "FourierBank",
     "FourierReadout",
     "GlobalHead",
     "LabelSpace",
+    "LightBase",
     "LinearBank",
     "LogitMixture",
     "LogitScale",
     "MLPBank",
     "Method",
+    "NetworkBase",
     "OracleExperts",
     "Output",
     "PooledBase",
@@ -53,7 +60,9 @@ __all__ = [
     "SoftmaxMoE",
     "TokenBase",
     "UniformAverage",
+    "ValueRouted",
     "assemble",
+    "check_periods",
     "count",
     "mix",
     "needs",

@@ -117,6 +117,16 @@ class RED(Method):
         return Output(self.parts["classifier"](h + mix(alpha, self.parts["experts"](h)))[0], alpha)
 
 
+class ValueRouted(RED):
+    """RED whose weights are the range probabilities of its own base: sums of the base's value probabilities."""
+
+    needs = ("classifier", "experts")
+
+    def route(self, x: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        h = self.hidden(x)
+        return h, range_probabilities(self.parts["classifier"](h)[0], self.labels)
+
+
 class LogitMixture(Method):
     """RED's experts and weights mixed as logits: sum_i alpha_i classifier(h + delta_i(h)); the same function as RED."""
 
@@ -174,6 +184,13 @@ METHODS: dict[str, tuple[Callable[..., Method], dict[str, Any]]] = {
     "mlp_full_data": (GlobalHead, {"head": "mlp_full"}),
     "fourier_full_data": (GlobalHead, {"head": "fourier_full"}),
 }
+PLUS: dict[str, tuple[Callable[..., Method], dict[str, Any]]] = {  # RED over a base that ends in a Fourier readout
+    "red_plus": (RED, {}),
+    "red_plus_base": (GlobalHead, {"head": "classifier"}),
+    "red_plus_top1": (RED, {"weights": "top1"}),
+    "red_plus_uniform": (RED, {"weights": "uniform"}),
+    "red_plus_value_router": (ValueRouted, {}),
+}
 
 
 def needs(names: Iterable[str]) -> set[str]:
@@ -187,9 +204,10 @@ def assemble(name: str, labels: LabelSpace, parts: dict[str, nn.Module], K: int 
 
     ValueError for an unknown name or a missing part.
     """
-    if name not in METHODS:
-        raise ValueError(f"unknown method {name!r}; valid methods: {', '.join(METHODS)}")
-    make, options = METHODS[name]
+    known = METHODS | PLUS
+    if name not in known:
+        raise ValueError(f"unknown method {name!r}; valid methods: {', '.join(known)}")
+    make, options = known[name]
     return make(labels, parts, K=K, **options).eval()
 
 

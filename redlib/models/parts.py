@@ -67,10 +67,12 @@ class FourierReadout(nn.Module):
 
     Logits are products with a fixed codebook, cos and sin of 2 pi v / period for every value v and P periods; a learned
     gain scales each coordinate. The periods know that values are numbers, nothing else (arXiv 2406.03445, 2502.00873).
+    ValueError for periods that give two values the same code.
     """
 
     def __init__(self, members: int, labels: LabelSpace, periods: Sequence[float] = PERIODS):
         super().__init__()
+        check_periods(labels, periods)
         self.gain = nn.Parameter(torch.ones(members, 1, 2 * len(periods)))
         angle = 2 * math.pi * torch.tensor(labels.values)[:, None] / torch.tensor(periods)  # (C, P)
         self.codebook: Tensor
@@ -78,6 +80,22 @@ class FourierReadout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return (x * self.gain) @ self.codebook.mT
+
+
+def check_periods(labels: LabelSpace, periods: Sequence[float]) -> None:
+    """ValueError for no period, one that is not above zero, or periods that give two values the same code: it names
+    the first such pair."""
+    if not len(periods) or min(periods) <= 0:
+        raise ValueError(f"a Fourier readout needs one or more periods above zero, got {tuple(periods)}")
+    apart = torch.arange(1, labels.C, dtype=torch.float64)[:, None]  # codes of v and v + k are as far apart for every v
+    chord = (math.pi * apart / torch.tensor(periods, dtype=torch.float64)).sin().abs().amax(1)
+    same = torch.nonzero(chord < 1e-6)  # nearer than fp32 can tell
+    if len(same):
+        second = labels.lo + int(same[0]) + 1
+        raise ValueError(
+            f"the periods {tuple(periods)} give the values {labels.lo} and {second} the same code; "
+            f"together they must separate all values {labels.lo} to {labels.hi}"
+        )
 
 
 class FourierBank(nn.Module):

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from redlib import models
 from redlib.expressions import LabelSpace
 
-_BANKS = {
-    kind.__name__: kind for kind in (models.LinearBank, models.MLPBank, models.ResidualExperts, models.FourierBank)
-}
+_KINDS = (models.LinearBank, models.MLPBank, models.ResidualExperts, models.FourierBank)
+_BANKS = {kind.__name__: kind for kind in (*_KINDS, models.NetworkBase, models.LightBase)}
 VALID = ", ".join([*_BANKS, "PooledBase", "TokenBase", "State"])
 
 

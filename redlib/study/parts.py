@@ -90,11 +90,11 @@ def make_tuned_base(s: Setting, seed: int, out: Path) -> None:
     base = TokenBase(backbone.top(s.recipe.tuned_layers))
     head = Tuned(base, LinearBank(init, backbone.hidden_size, s.labels.C))
     validation = [data.rows["validation"][seed]]
-    rows = training.Rows(lambda index, _: _batch(states, index[0]), data.value, [share], validation, "tuned base", init)
+    rows = training.Rows(lambda index, _: batch(states, index[0]), data.value, [share], validation, "tuned base", init)
     training.fit(head, rows, s.recipe.base).assign(member=seed).to_csv(out / "history.csv", index=False)
     _save(s, out, "base", seed, {"base": nn.Identity(), "classifier": head.bank})
     _save(s, out, "tokens", seed, {"base": base})
-    np.save(out / f"h-{seed}.npy", _hidden(base, states, len(data.pool)))
+    np.save(out / f"h-{seed}.npy", hidden(base, states, len(data.pool)))
 
 
 def gather_bases(stage: Stage, out: Path) -> None:
@@ -106,18 +106,18 @@ def gather_bases(stage: Stage, out: Path) -> None:
     pd.concat(histories).to_csv(out / "history.csv", index=False)
 
 
-def _batch(states: TokenStates, index: np.ndarray) -> tuple[Tensor, Tensor]:
+def batch(states: TokenStates, index: np.ndarray) -> tuple[Tensor, Tensor]:
     """Token states (B, T, d) and mask (B, T) of some rows, where training runs."""
     states, mask = states.batch(index)
     return sent(states, training.device()), sent(mask, training.device())
 
 
 @torch.no_grad()
-def _hidden(base: TokenBase, states: TokenStates, rows: int, chunk: int = 256) -> np.ndarray:
+def hidden(base: TokenBase, states: TokenStates, rows: int, chunk: int = 256) -> np.ndarray:
     """h (N, d) of every row, in batches of similar length."""
     order = np.argsort(states.lengths, kind="stable")
     base = base.to(training.device())
-    parts = [base(*_batch(states, order[first : first + chunk]))[0].cpu().numpy() for first in range(0, rows, chunk)]
+    parts = [base(*batch(states, order[first : first + chunk]))[0].cpu().numpy() for first in range(0, rows, chunk)]
     base.cpu()
     return np.concatenate(parts)[np.argsort(order, kind="stable")]
 

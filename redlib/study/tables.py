@@ -21,6 +21,7 @@ from redlib.study import (
     modularity_tables,
     nested_tables,
     planner_tables,
+    red_plus_tables,
     routing_tables,
     sparse_tables,
     task1_tables,
@@ -47,6 +48,7 @@ TABLES: dict[str, Callable[[Profile], Stage]] = {
     **nested_tables.TABLES,
     **sparse_tables.TABLES,
     **planner_tables.TABLES,
+    **red_plus_tables.TABLES,
 }
 
 

@@ -1,0 +1,98 @@
+"""Bases of `red_plus`, trained once and then frozen: a small network on pooled features, light layers on token states.
+
+Shapes: S members, B rows, T tokens, d hidden size of the trunk, w width of h.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from redlib.models.parts import LinearBank, PooledBase
+
+
+class NetworkBase(nn.Module):
+    """S hidden layers with GELU over standardised pooled features: (B, d) or (S, B, d) -> h (S, B, w)."""
+
+    def __init__(self, seeds: Sequence[int], d: int, width: int):
+        super().__init__()
+        self.shape = {"d": d, "width": width}
+        self.first = LinearBank(seeds, d, width)
+        self.register_buffer("mean", torch.zeros(len(seeds), 1, d))
+        self.register_buffer("scale", torch.ones(len(seeds), 1, d))
+
+    @classmethod
+    def fit(cls, seeds: Sequence[int], rows: Sequence[Tensor], width: int) -> "NetworkBase":
+        """Untrained members that standardise by the rows (n, d) of each."""
+        base, seen = cls(seeds, rows[0].shape[-1], width), PooledBase.fit(rows)
+        base.mean, base.scale = seen.mean, seen.scale
+        return base
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(self.first((x - self.mean) / self.scale))
+
+
+class NormBank(nn.Module):
+    """S layer norms: (S, n, w) -> (S, n, w)."""
+
+    def __init__(self, members: int, width: int):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(members, 1, width))
+        self.bias = nn.Parameter(torch.zeros(members, 1, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:]) * self.gain + self.bias
+
+
+class LightLayer(nn.Module):
+    """S pre-norm transformer layers without dropout: tokens (S, B * T, w) -> (S, B * T, w)."""
+
+    def __init__(self, seeds: Sequence[int], width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        wide = [seed + 1 for seed in seeds]
+        self.before, self.between = NormBank(len(seeds), width), NormBank(len(seeds), width)
+        self.qkv, self.out = LinearBank(seeds, width, 3 * width), LinearBank(wide, width, width)
+        self.up = LinearBank([seed + 2 for seed in seeds], width, 4 * width)
+        self.down = LinearBank([seed + 3 for seed in seeds], 4 * width, width)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """`mask` (S, B, T), true at tokens: every token sees every token of its text."""
+        S, B, T = mask.shape
+        split = self.qkv(self.before(x)).view(S * B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(*split, attn_mask=mask.reshape(S * B, 1, 1, T))
+        x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
+        return x + self.down(F.gelu(self.up(self.between(x))))
+
+
+class LightBase(nn.Module):
+    """S stacks of light layers over token states, then the mean over tokens.
+
+    states (B, T, d) or (S, B, T, d), mask (B, T) or (S, B, T) -> h (S, B, w). Positions are learned. ValueError for
+    heads that do not divide the width, and for a text of more tokens than positions.
+    """
+
+    def __init__(self, seeds: Sequence[int], d: int, width: int, layers: int, heads: int, positions: int):
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"{heads} heads do not divide a width of {width}")
+        self.shape = {"d": d, "width": width, "layers": layers, "heads": heads, "positions": positions}
+        self.first = LinearBank(seeds, d, width)
+        self.place = LinearBank([seed + 1 for seed in seeds], positions, width, bias=False)
+        self.layers = nn.ModuleList(
+            LightLayer([seed + 10 * (number + 1) for seed in seeds], width, heads) for number in range(layers)
+        )
+        self.last = NormBank(len(seeds), width)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        S, T, positions = len(self.first.weight), mask.shape[-1], self.shape["positions"]
+        if positions < T:
+            raise ValueError(f"a text of {T} tokens is longer than the {positions} positions of these light layers")
+        mask = mask.expand(S, *mask.shape[-2:])
+        x = self.first(F.layer_norm(states, states.shape[-1:]).flatten(-3, -2)).unflatten(1, mask.shape[1:])
+        x = (x + self.place.weight[:, None, :T]).flatten(1, 2)
+        for layer in self.layers:
+            x = layer(x, mask)
+        h = self.last(x).unflatten(1, mask.shape[1:]) * mask[..., None]
+        return h.sum(2) / mask.sum(2)[..., None]

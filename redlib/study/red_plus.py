@@ -1,0 +1,164 @@
+"""`red_plus`, the study's own form of RED: its settings, its stages and its trained methods.
+
+base (a network that says a value as points on circles, frozen) -> experts, each alone -> router; one stage a seed and
+part, so that hours of work survive being cut off. Task 1 reads pooled features, Task 2 token states, of an early layer.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+
+import pandas as pd
+from torch import nn
+
+from redlib import datasets, models, modules
+from redlib.config import PARTS, PlusForm, Profile
+from redlib.features import Point
+from redlib.study import methods, red_plus_parts, task1, task2
+from redlib.study.data import features_stage
+from redlib.study.settings import Setting
+from redlib.study.stage import Stage
+
+TASKS = ("task1", "task2")
+STEPS = "operations"  # the definition of steps that Task 2 is asked under
+FILES = ("base", "experts", "router")
+
+
+def form(profile: Profile, task: str) -> PlusForm:
+    """How `red_plus` is made for a task; ValueError for another task, or for what this form cannot have."""
+    if task not in TASKS:
+        raise ValueError(f"there is no red_plus of {task!r}; valid tasks: {', '.join(TASKS)}")
+    found: PlusForm = getattr(profile.red_plus, task)
+    if found.tuned_layers:
+        raise ValueError(f"red_plus of {task} keeps its trunk frozen; tuned_layers must be 0, got {found.tuned_layers}")
+    if found.layers and found.pooling != "mean":
+        raise ValueError(f"light layers end in the mean over tokens; pooling must be mean, got {found.pooling}")
+    return found
+
+
+def setting(profile: Profile, task: str, split: str, **changes) -> Setting:
+    """One split of a task; `changes` replace fields of the form (layer=, rank=, ...) or the setting's seeds."""
+    own = form(profile, task)
+    seeds = changes.pop("seeds", own.seeds.get(split, 0))
+    own = own.model_copy(update=changes)
+    pool = task1.pool(profile) if task == "task1" else task2.pool(profile, STEPS)
+    points, states = ((), own.layer) if own.layers else ((Point(own.layer, own.pooling),), None)
+    return Setting(
+        task=task,
+        recipe=own,
+        split=split,
+        seeds=seeds,
+        labels=(task1 if task == "task1" else task2).labels(profile),
+        pool=pool,
+        features=features_stage(pool, profile.backbone, points, states),
+        definition="" if task == "task1" else STEPS,
+        methods=tuple(models.PLUS),
+    )
+
+
+def settings(profile: Profile, task: str) -> list[Setting]:
+    """The settings of a task: every split that has seeds."""
+    return [setting(profile, task, split) for split, seeds in form(profile, task).seeds.items() if seeds]
+
+
+def base_stage(s: Setting, seed: int) -> Stage:
+    """Base and classifier of one seed, and h of every text under them."""
+    fields = {"layer", "pooling", "base_share", "base", "width", "layers", "heads", "positions", "periods"}
+    config = {"form": s.recipe.model_dump(include=fields), "labels": asdict(s.labels), "split": s.split, "seed": seed}
+    config |= {"held_out": datasets.held_out(seed)} if s.split == "phrasing" else {}
+    rows, width = s.pool.config["rows"], s.recipe.width
+    each = 5e-4 * s.recipe.layers if s.recipe.layers else 5e-5  # seconds a row and epoch, on two cores
+    return Stage(
+        f"red_plus base ({_where(s)}, seed {seed})",
+        1,
+        config,
+        lambda stage, out: red_plus_parts.make_base(s, seed, out),
+        {"pool": s.pool, "features": s.features},
+        2 + rows * (0.8 * s.recipe.base_share * s.recipe.base.max_epochs + 1) * each,
+        rows * width * 4,
+    )
+
+
+def experts_stage(s: Setting, seed: int) -> Stage:
+    """The K experts of one seed on its frozen base."""
+    return _part_stage(s, seed, "experts", ("rank", "foreign_share", "experts"), red_plus_parts.make_experts)
+
+
+def router_stage(s: Setting, seed: int) -> Stage:
+    """The router of one seed on its frozen base."""
+    return _part_stage(s, seed, "router", ("router_hidden", "routers"), red_plus_parts.make_router)
+
+
+def _part_stage(
+    s: Setting, seed: int, name: str, fields: tuple[str, ...], make: Callable[[Setting, int, Stage, Path], None]
+) -> Stage:
+    loop = getattr(s.recipe, fields[-1])
+    return Stage(
+        f"red_plus {name} ({_where(s)}, seed {seed})",
+        1,
+        s.recipe.model_dump(include=set(fields)),
+        lambda stage, out: make(s, seed, stage, out),
+        {"pool": s.pool, "base": base_stage(s, seed)},
+        2 + s.pool.config["rows"] * loop.max_epochs * 1.5e-5,
+    )
+
+
+def _where(s: Setting) -> str:
+    return f"{s.task}, {s.split}"
+
+
+def part_stages(s: Setting, seed: int) -> dict[str, Stage]:
+    """The stages of one seed, by the name of the file that each writes."""
+    return {"base": base_stage(s, seed), "experts": experts_stage(s, seed), "router": router_stage(s, seed)}
+
+
+def predictions_stage(s: Setting) -> Stage:
+    """The long frame of predictions of validation and test rows, over all seeds; the base alone among the methods."""
+    inputs = {f"{name} {seed}": stage for seed in range(s.seeds) for name, stage in part_stages(s, seed).items()}
+    seconds = s.seeds * s.pool.config["rows"] * 1e-4 + 2
+
+    def make(stage: Stage, out: Path) -> None:
+        frames = [frame for seed in range(s.seeds) for frame in _predict(s, stage.inputs, seed)]
+        pd.concat(frames, ignore_index=True).to_parquet(out / "predictions.parquet")
+
+    return Stage(
+        f"red_plus predictions ({_where(s)})",
+        1,
+        {"methods": list(s.methods), "seeds": s.seeds},
+        make,
+        {"pool": s.pool, **inputs},
+        seconds,
+    )
+
+
+def _predict(s: Setting, inputs: Mapping[str, Stage], seed: int) -> list[pd.DataFrame]:
+    folders = {name: inputs[f"{name} {seed}"].folder for name in FILES}
+    data = red_plus_parts.HiddenData(s, folders["base"])
+    trained = _load(folders) | {"base": nn.Identity()}  # h is stored
+    made = {name: models.assemble(name, s.labels, trained) for name in s.methods}
+    return [methods.predict_part(data, made[name], part, name, seed) for name in made for part in PARTS[1:]]
+
+
+def _load(folders: Mapping[str, Path], wanted: Mapping = MappingProxyType({})) -> dict[str, nn.Module]:
+    """Every part of one seed from the folders of its stages; `wanted` is what their passports must say."""
+    trained: dict[str, nn.Module] = {}
+    for name in FILES:
+        trained |= modules.load(folders[name] / f"{name}.safetensors", **wanted)[0]
+    return trained
+
+
+def trained(profile: Profile, task: str, split: str = "structure", seed: int = 0, method: str = "red_plus"):
+    """The trained method of a task, computed if missing: reads pooled features (B, d) of Task 1's layer, or token
+    states (B, T, d) and their mask (B, T) of Task 2's. ValueError for a seed that the split does not have."""
+    s = setting(profile, task, split)
+    if seed not in range(s.seeds):
+        raise ValueError(f"red_plus of {task} has {s.seeds} seeds on the {split} split, numbered from 0; got {seed}")
+    folders = {name: stage.run() for name, stage in part_stages(s, seed).items()}
+    return models.assemble(method, s.labels, _load(folders, {"labels": s.labels, "layer": s.recipe.layer}))
+
+
+def history(s: Setting) -> pd.DataFrame:
+    """Training histories of all parts and seeds."""
+    made = [stage for seed in range(s.seeds) for stage in part_stages(s, seed).values()]
+    return pd.concat([pd.read_csv(stage.run() / "history.csv") for stage in made], ignore_index=True)
