@@ -44,7 +44,7 @@ def test_even_signs_are_even_and_drawn_ones_are_not():
 
 
 def test_more_chains_than_there_are_is_an_error_that_names_the_range():
-    with pytest.raises(ValueError, match=r"chains are wanted from R1 with 2 signs, and \d+ exist"):
+    with pytest.raises(ValueError, match=r"chains are wanted from R5 with 2 signs, and \d+ exist"):
         drawn("even", 500_000)
 
 
@@ -72,3 +72,13 @@ def test_the_table_has_every_arm_and_every_single_change(made):
     for row in changes.itertuples():
         assert row.value == pytest.approx(level[row.variant] - level[row.reference], abs=1e-5)
         assert -1 <= row.low <= row.high <= 1
+
+
+def test_scarce_signs_are_all_taken_and_others_of_that_length_make_up_for_them():
+    chains = drawn("even", 16_000)
+    assert len({chain.text for chain in chains}) == len(chains) == 16_000
+    facts = pd.DataFrame({"n": [len(c.operators) for c in chains], "v": [c.value for c in chains]})
+    assert facts["n"].value_counts().to_dict() == {2: 8_000, 3: 4_800, 4: 3_200}
+    assert facts["v"].map(SOURCE_LABELS.range_of).value_counts().eq(3_200).all()
+    minus = [c for c in chains if c.operators == ("-", "-") and SOURCE_LABELS.range_of(c.value) == 2]
+    assert len(minus) == 56

@@ -3,7 +3,7 @@ balanced or as they fall. Not the source's."""
 
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
@@ -14,6 +14,7 @@ import pandas as pd
 from redlib import datasets, probes
 from redlib.config import Profile
 from redlib.datasets import chains
+from redlib.datasets.chains import Stratum
 from redlib.datasets.pool import frame
 from redlib.evaluation.predictions import Block, align
 from redlib.expressions import Chains, Expression, LabelSpace
@@ -61,7 +62,8 @@ def _make_pool(stage: Stage, out: Path) -> None:
 def draw(rows: int, signs: str, operands: tuple[int, int], labels: LabelSpace, rng: random.Random) -> list[Expression]:
     """Distinct chains in the proportions of steps `operations`, rows/K of every range; `signs` are even or drawn.
 
-    ValueError where a range has fewer chains of some length and signs than are wanted.
+    Signs that a range has too few chains for are all taken, and others of that length make up for them. ValueError
+    where a range has too few chains of some length.
     """
     steps = replace(chains.STEPS[STEPS], even_signs=signs == "even")
     strata = []
@@ -72,13 +74,27 @@ def draw(rows: int, signs: str, operands: tuple[int, int], labels: LabelSpace, r
     for name, of_range, wanted in zip(
         labels.names, strata, chains.quotas(rows // labels.K, steps, strata), strict=True
     ):
-        for stratum, count in wanted.items():
-            there = of_range[stratum].count
-            if there < count:
-                raise ValueError(f"{count} chains are wanted from {name} with {stratum[0]} signs, and {there} exist")
-            drawn += [of_range[stratum][number] for number in rng.sample(range(there), count)]
+        for stratum, count in _within(wanted, {stratum: of.count for stratum, of in of_range.items()}, name).items():
+            of = of_range[stratum]
+            drawn += [of[number] for number in rng.sample(range(of.count), count)]
     rng.shuffle(drawn)
     return drawn
+
+
+def _within(wanted: Mapping[Stratum, int], there: Mapping[Stratum, int], name: str) -> dict[Stratum, int]:
+    """What is wanted of every stratum of the range `name`, moved within a length to where chains are left."""
+    moved = dict(wanted)
+    for n in {n for n, _ in wanted}:
+        alike = sorted((s for s in wanted if s[0] == n), key=lambda s: there[s] - wanted[s])  # the scarce first
+        if sum(wanted[s] for s in alike) > sum(there[s] for s in alike):
+            count, exist = sum(wanted[s] for s in alike), sum(there[s] for s in alike)
+            raise ValueError(f"{count} chains are wanted from {name} with {n} signs, and {exist} exist")
+        over = 0
+        for position, stratum in enumerate(alike):
+            share = over if position == len(alike) - 1 else over // (len(alike) - position)
+            moved[stratum] = min(wanted[stratum] + share, there[stratum])
+            over += wanted[stratum] - moved[stratum]
+    return moved
 
 
 def settings(profile: Profile) -> dict[tuple[str, str], Setting]:
