@@ -106,7 +106,7 @@ def draw_probe_targets(
             shade = PROBES[method]
             ax.axhline(level, color=shade.color, linestyle=shade.line, linewidth=1.2, label=shade.label)
         _depth_axis(ax, layers)
-    style.legend_below(fig, axes[0])
+    style.legend_below(fig, max(axes, key=lambda ax: len(ax.get_legend_handles_labels()[1])))  # one has every probe
     return fig
 
 
