@@ -1,6 +1,7 @@
 """The command line: `python -m redlib --help`.
 
-A mistake of the caller is one sentence and exit code 2, a failed notebook or run exit code 1; `--debug` shows the traceback.
+A mistake of the caller is one sentence and exit code 2, a failed notebook or run exit code 1; `--debug` shows the
+traceback.
 """
 
 import errno

@@ -231,7 +231,8 @@ def test_the_key_changes_with_what_changes_the_numbers(tiny, texts, monkeypatch)
         key(model=backbone.load("tiny", dtype="bfloat16")),
         key(model=_llama()),
     ]
-    for module, name in ((torch, "__version__"), (transformers, "__version__"), (packing, "VERSION")):
+    read = features.store  # its own names: a package may be loaded twice
+    for module, name in ((read.torch, "__version__"), (read.transformers, "__version__"), (packing, "VERSION")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, "0")
             others.append(key())

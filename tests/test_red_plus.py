@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from redlib import config, models, modules, results, study
+from redlib import config, figures, models, modules, results, study
 from redlib.expressions import LabelSpace
 from redlib.models import FourierBank, FourierReadout, LightBase, LinearBank, MLPBank, NetworkBase, ResidualExperts
 from redlib.study import methods, red_plus, red_plus_parts, table
@@ -68,12 +68,12 @@ def test_the_readout_is_its_formula(seed, periods):
     readout.gain.data = torch.randn(readout.gain.shape, generator=draw)
     x, P = torch.randn(2, 3, 2 * len(periods), generator=draw), len(periods)
     member, row, v = 1, 2, labels.lo + seed % labels.C
-    said = x[member, row] * readout.gain[member, 0]
+    said = (x[member, row] * readout.gain[member, 0]).tolist()
     wanted = sum(
         said[p] * math.cos(2 * math.pi * v / period) + said[P + p] * math.sin(2 * math.pi * v / period)
         for p, period in enumerate(periods)
     )
-    assert readout(x)[member, row, v - labels.lo].item() == pytest.approx(float(wanted), abs=1e-4)
+    assert readout(x)[member, row, v - labels.lo].item() == pytest.approx(wanted, abs=1e-4)
 
 
 @quick
@@ -135,7 +135,7 @@ def test_a_member_of_a_base_is_what_it_is_alone(make):
 
 
 def test_a_light_base_refuses_long_texts_and_heads_that_do_not_divide_its_width():
-    with pytest.raises(ValueError, match="a text of 7 tokens is longer than the 4 positions"):
+    with pytest.raises(ValueError, match="a text of 7 tokens is longer than the 4 positions of these layers"):
         light([1], positions=4)(*tokens())
     with pytest.raises(ValueError, match="3 heads do not divide a width of 8"):
         LightBase([1], D, WIDTH, 1, 3, 16)
@@ -216,7 +216,8 @@ def test_an_expert_sees_its_own_rows_and_the_asked_share_of_others(setting):
     for k in range(setting.K):
         rows = red_plus_parts.rows_of_expert(data, train, k, 0)
         own = data.range.numpy()[rows] == k
-        assert len(np.unique(rows)) == len(rows) and set(data.of_range(train, k)) <= set(rows) <= set(train)
+        assert len(np.unique(rows)) == len(rows)
+        assert set(data.of_range(train, k)) <= set(rows) <= set(train)
         assert (~own).mean() == pytest.approx(setting.recipe.foreign_share, abs=0.02)
 
 
@@ -269,8 +270,11 @@ def test_other_settings_of_the_experts_leave_the_key_of_the_base_as_it_is(profil
 def test_the_learning_rate_rises_to_its_whole_and_falls_to_nothing():
     done = np.linspace(0, 1, 101)
     rate = np.array([red_plus_parts.one_cycle(d) for d in done])
-    assert rate[0] == pytest.approx(0.04) and rate.max() == rate[30] == pytest.approx(1) and rate[-1] < 1e-6
-    assert (np.diff(rate[:31]) > 0).all() and (np.diff(rate[30:]) < 0).all()
+    assert rate[0] == pytest.approx(0.04)
+    assert rate.max() == rate[30] == pytest.approx(1)
+    assert rate[-1] < 1e-6
+    assert (np.diff(rate[:31]) > 0).all()
+    assert (np.diff(rate[30:]) < 0).all()
 
 
 # ---- tables ------------------------------------------------------------------------------------------------------
@@ -313,7 +317,8 @@ def test_the_curves_have_every_part_and_epoch(profile):
     curves = table(profile, "red_plus_curves", say=lambda line: None)
     assert set(curves["method"]) == {"red_plus base", "red_plus expert", "red_plus router"}
     experts = curves[(curves["method"] == "red_plus expert") & (curves["task"] == "task1")]
-    assert set(experts["epoch"]) == {1, 2} and set(experts["n"]) == {2 * 5}
+    assert set(experts["epoch"]) == {1, 2}
+    assert set(experts["n"]) == {2 * 5}
 
 
 def test_other_chapters_do_not_know_of_these_methods(profile):
@@ -325,5 +330,30 @@ def test_other_chapters_do_not_know_of_these_methods(profile):
 
 def test_a_readout_of_other_periods_is_another_part_on_disk(setting):
     part = modules.load(red_plus.base_stage(setting, 0).run(lambda line: None) / "base.safetensors")[0]["classifier"]
-    assert isinstance(part, nn.Module) and part.shape["periods"] == list(setting.recipe.periods)
-    assert isinstance(part.net.last, LinearBank) and part.net.first is None
+    assert isinstance(part, nn.Module)
+    assert part.shape["periods"] == list(setting.recipe.periods)
+    assert isinstance(part.net.last, LinearBank)
+    assert part.net.first is None
+
+
+# ---- figures -----------------------------------------------------------------------------------------------------
+
+
+def test_a_line_a_method_and_a_mark_a_split_are_drawn_with_names(profile):
+    found = table(profile, "red_plus", say=lambda line: None)
+    fig = figures.draw_red_plus(found, profile="smoke", note=figures.NO_EVIDENCE)
+    (first, *_), panels = fig.axes, fig.axes
+    assert len(panels) == 4
+    assert {label.get_text() for label in first.get_yticklabels()} == {
+        figures.style.look(name).label for name in found["method"]
+    }
+    assert {text.get_text() for text in fig.legends[0].get_texts()} == {
+        figures.style.SPLITS[split].label for split in ("structure", "phrasing")
+    }
+
+
+def test_the_onset_has_a_line_a_split_through_every_epoch(profile):
+    curves = table(profile, "red_plus_curves", say=lambda line: None)
+    first, second = figures.draw_onset(curves, profile="smoke").axes
+    assert (len(first.lines), len(second.lines)) == (1, 2)
+    assert list(first.lines[0].get_xdata()) == [1, 2]

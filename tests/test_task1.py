@@ -163,7 +163,7 @@ def test_what_cannot_be_predicted_is_said_in_a_sentence(profile):
         task1.predictor(profile, "red", "phrasing")
     with pytest.raises(ValueError, match="profile 'record' never trains"):
         task1.predictor(config.load("record"), "red")
-    with pytest.raises(ValueError, match="unknown table 'task9'; valid tables: arithmetic_errors"):
+    with pytest.raises(ValueError, match="unknown table 'task9'; valid tables: ablations"):
         table(profile, "task9")
     with pytest.raises(ValueError, match="unknown split 'letters'; valid splits"):
         datasets.split(Data(task1.setting(profile, "chosen", "text")).pool, "letters", 0)

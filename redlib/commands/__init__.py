@@ -1,4 +1,4 @@
-"""The commands behind `python -m redlib`, a group a file: `running` and `sweeping` make things, `asking` asks for them."""
+"""The commands behind `python -m redlib`, a group a file: `running` and `sweeping` make things, `asking` asks."""
 
 import argparse
 from typing import NoReturn

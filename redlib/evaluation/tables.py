@@ -25,9 +25,9 @@ def evaluate(
 ) -> pd.DataFrame:
     """Tidy rows (COLUMNS) of a frame of predictions over a LabelSpace `space`.
 
-    Groups: all, R1..RK unless `by_range` is false, and where the frame has columns `operations` and `pattern` also ops=<number>, ops>1 (where
-    some have one operation), pattern=<operators> and pattern=boundary (values on either side of a
-    range's edge); with a column `unseen` also unseen=<word>.
+    Groups: all, R1..RK unless `by_range` is false, and where the frame has columns `operations` and `pattern` also
+    ops=<number>, ops>1 (where some have one operation), pattern=<operators> and pattern=boundary (values on either
+    side of a range's edge); with a column `unseen` also unseen=<word>.
     Metrics, for all groups: value_accuracy, range_accuracy, macro_f1 (labels present in the truth),
     macro_f1_C and its macro_f1_C_ceiling; group all only: range_macro_f1. Methods with a router: router_accuracy,
     router_macro_f1, and both accuracies in the groups route=right and route=wrong.

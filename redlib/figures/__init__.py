@@ -65,6 +65,7 @@ from redlib.figures.nested import (
     draw_token_maps,
 )
 from redlib.figures.planner import draw_planner_curves, draw_planner_errors, draw_programs
+from redlib.figures.red_plus import draw_onset, draw_red_plus
 from redlib.figures.routing import (
     draw_boundary_distance,
     draw_expert_load,
@@ -135,6 +136,7 @@ __all__ = [
     "draw_modularity",
     "draw_nested_speed",
     "draw_numbers_of_ranges",
+    "draw_onset",
     "draw_operand_map",
     "draw_pair_counts",
     "draw_pair_maps",
@@ -151,6 +153,7 @@ __all__ = [
     "draw_quality_speed",
     "draw_range_confusion",
     "draw_rank_pareto",
+    "draw_red_plus",
     "draw_regret",
     "draw_reliability",
     "draw_reported_beside_measured",

@@ -1,6 +1,6 @@
 """Bases of `red_plus`, trained once and then frozen: a small network on pooled features, light layers on token states.
 
-Shapes: S members, B rows, T tokens, d hidden size of the trunk, w width of h.
+Shapes: S members, B rows, T tokens, n tokens of all rows together, d hidden size of the trunk, w width of h.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class NormBank(nn.Module):
 
 
 class LightLayer(nn.Module):
-    """S pre-norm transformer layers without dropout: tokens (S, B * T, w) -> (S, B * T, w)."""
+    """S pre-norm transformer layers without dropout: tokens laid end to end (S, n, w) -> (S, n, w)."""
 
     def __init__(self, seeds: Sequence[int], width: int, heads: int):
         super().__init__()
@@ -57,20 +57,22 @@ class LightLayer(nn.Module):
         self.up = LinearBank([seed + 2 for seed in seeds], width, 4 * width)
         self.down = LinearBank([seed + 3 for seed in seeds], 4 * width, width)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """`mask` (S, B, T), true at tokens: every token sees every token of its text."""
-        S, B, T = mask.shape
-        split = self.qkv(self.before(x)).view(S * B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(*split, attn_mask=mask.reshape(S * B, 1, 1, T))
-        x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
+    def forward(self, x: Tensor, mask: Tensor, there: Tensor) -> Tensor:
+        """mask (B, T), true at tokens; there (n,), where they lie in it, flat: each sees all tokens of its text."""
+        S, (B, T), w = len(x), mask.shape, x.shape[-1]
+        padded = x.new_zeros(S, B * T, 3 * w).index_copy(1, there, self.qkv(self.before(x)))
+        split = padded.view(S * B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(*split, attn_mask=mask.repeat(S, 1)[:, None, None])
+        x = x + self.out(seen.transpose(1, 2).reshape(S, B * T, w).index_select(1, there))
         return x + self.down(F.gelu(self.up(self.between(x))))
 
 
 class LightBase(nn.Module):
-    """S stacks of light layers over token states, then the mean over tokens.
+    """S stacks of light layers over token states, then the mean over tokens: states (B, T, d), mask (B, T), true at
+    tokens -> h (S, B, w).
 
-    states (B, T, d) or (S, B, T, d), mask (B, T) or (S, B, T) -> h (S, B, w). Positions are learned. ValueError for
-    heads that do not divide the width, and for a text of more tokens than positions.
+    Positions are learned. No product but attention's is spent on padding. ValueError for heads that do not divide the
+    width, and for a text of more tokens than positions.
     """
 
     def __init__(self, seeds: Sequence[int], d: int, width: int, layers: int, heads: int, positions: int):
@@ -86,13 +88,15 @@ class LightBase(nn.Module):
         self.last = NormBank(len(seeds), width)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        S, T, positions = len(self.first.weight), mask.shape[-1], self.shape["positions"]
-        if positions < T:
-            raise ValueError(f"a text of {T} tokens is longer than the {positions} positions of these light layers")
-        mask = mask.expand(S, *mask.shape[-2:])
-        x = self.first(F.layer_norm(states, states.shape[-1:]).flatten(-3, -2)).unflatten(1, mask.shape[1:])
-        x = (x + self.place.weight[:, None, :T]).flatten(1, 2)
+        longest, positions = mask.shape[1], self.shape["positions"]
+        if longest > positions:
+            raise ValueError(f"a text of {longest} tokens is longer than the {positions} positions of these layers")
+        there = mask.flatten().nonzero()[:, 0]
+        row, place = there // longest, there % longest
+        tokens = states.flatten(0, 1).index_select(0, there)
+        x = self.first(F.layer_norm(tokens, tokens.shape[-1:])) + self.place.weight[:, place]
         for layer in self.layers:
-            x = layer(x, mask)
-        h = self.last(x).unflatten(1, mask.shape[1:]) * mask[..., None]
-        return h.sum(2) / mask.sum(2)[..., None]
+            x = layer(x, mask, there)
+        x = self.last(x)
+        summed = x.new_zeros(len(x), len(mask), x.shape[-1]).index_add(1, row, x)
+        return summed / mask.sum(1)[:, None]

@@ -138,6 +138,12 @@ NOTEBOOKS = (
     ),
     Notebook("19_ablations", "Which part of RED matters, and how much?", ("ablations", "ablations_cost"), "all"),
     Notebook(
+        "20_red_plus",
+        "What do experts and a router add to a base that knows sums it has not seen?",
+        ("red_plus", "red_plus_curves"),
+        "all",
+    ),
+    Notebook(
         "21_cost_and_complexity",
         "What does each method cost, in parameters, FLOPs and memory?",
         ("cost", "cost_curves", "task1", "selection"),

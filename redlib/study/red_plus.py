@@ -68,7 +68,7 @@ def base_stage(s: Setting, seed: int) -> Stage:
     config = {"form": s.recipe.model_dump(include=fields), "labels": asdict(s.labels), "split": s.split, "seed": seed}
     config |= {"held_out": datasets.held_out(seed)} if s.split == "phrasing" else {}
     rows, width = s.pool.config["rows"], s.recipe.width
-    each = 5e-4 * s.recipe.layers if s.recipe.layers else 5e-5  # seconds a row and epoch, on two cores
+    each = 6.5e-4 * s.recipe.layers if s.recipe.layers else 2e-5  # seconds a row and epoch, on two cores
     return Stage(
         f"red_plus base ({_where(s)}, seed {seed})",
         1,
