@@ -7,6 +7,7 @@ import copy
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +20,13 @@ from redlib.sparse.designs import HEADS, KV_HEADS, Design
 
 BACKENDS = ("eager", "batched_mm", "grouped_mm")  # how transformers multiplies experts
 MOMENTUM = 0.1  # of the running mean that the router of specialists subtracts
-CACHE = "cache" if "cache" in inspect.signature(transformers.Qwen3ForCausalLM.forward).parameters else "past_key_values"
+
+
+@lru_cache
+def _state() -> str:
+    """What this version of transformers calls the keys and values of earlier tokens."""
+    known = inspect.signature(transformers.Qwen3ForCausalLM.forward).parameters
+    return "cache" if "cache" in known else "past_key_values"
 
 
 class Chosen(NamedTuple):
@@ -85,9 +92,9 @@ class Alchemist(nn.Module):
             rows = weights[:, i].nonzero().squeeze(1)
             caches.append(None)
             if len(rows):
-                given = {"use_cache": cache, CACHE: None if state is None else state.caches[i]}
+                given = {"use_cache": cache, _state(): None if state is None else state.caches[i]}
                 done = specialist(inputs_embeds=embedded[rows], **given)
-                caches[i] = getattr(done, CACHE)
+                caches[i] = getattr(done, _state())
                 mixed = mixed.index_add(0, rows, weights[rows, i, None, None] * done.last_hidden_state)
         return mixed, Chosen(scores, weights, caches)
 
@@ -171,8 +178,8 @@ def advance(model: nn.Module, ids: Tensor, state: Any = None, cache: bool = True
     if isinstance(model, Alchemist):
         states, kept = model(ids, state=state, cache=cache)
         return model.logits(states[:, -1]), kept if cache else None
-    done = model(ids, **{CACHE: state}, use_cache=cache, logits_to_keep=1)
-    return done.logits[:, -1], getattr(done, CACHE) if cache else None
+    done = model(ids, **{_state(): state}, use_cache=cache, logits_to_keep=1)
+    return done.logits[:, -1], getattr(done, _state()) if cache else None
 
 
 def stored_bytes(model: nn.Module) -> int:

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
+import transformers
 from torch import Tensor, nn
-from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
 from redlib.sparse.corpus import Corpus
 from redlib.sparse.models import Alchemist
@@ -95,8 +95,9 @@ def _logits(model: nn.Module, some: Corpus) -> tuple[Tensor, Tensor | None]:
     if not hasattr(config, "num_experts"):
         return model(some.ids, use_cache=False).logits, None
     done = model(some.ids, use_cache=False, output_router_logits=True)
+    qwen3_moe = transformers.models.qwen3_moe.modeling_qwen3_moe
     k = config.num_experts_per_tok
-    term = load_balancing_loss_func(done.router_logits, config.num_experts, k, some.there)
+    term = qwen3_moe.load_balancing_loss_func(done.router_logits, config.num_experts, k, some.there)
     return done.logits, term / k  # 1 where all are used alike, whatever k is
 
 
