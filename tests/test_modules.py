@@ -82,6 +82,7 @@ def test_a_reloaded_method_gives_the_same_bits(tmp_path, name):
     with torch.no_grad():
         assert torch.equal(again(x, ranges).logits, method(x, ranges).logits)
     assert passport["method"] == passport["kind"] == name
+    assert again.labels == LABELS != LabelSpace()
     assert not any(p.requires_grad for p in again.parameters())
 
 

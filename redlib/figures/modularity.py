@@ -17,7 +17,7 @@ SECTIONS = {  # heading -> methods; those that end in _ stand for one a range
     "ANOTHER EXPERT IN THE MIDDLE": (
         *("replace_start", "replace_rows", "replace_task2", "replace_seed", "replace_bf16", "all_bf16"),
     ),
-    "TWO EXPERTS FOR THE MIDDLE RANGE": ("split", "split_refit"),
+    "TWO EXPERTS IN THE MIDDLE": ("split", "split_refit"),
     "ONE EXPERT MORE": ("add_minus", "add_minus_refit", "grown", "add_beyond", "add_beyond_refit"),
 }
 LABELS = {
