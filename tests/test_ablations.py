@@ -17,10 +17,12 @@ from redlib.models import LabelSpace, LinearBank, MLPBank, ResidualExperts, take
 from redlib.models.ablated import Ablated, Balanced, JointRED, imbalance, keep_top
 from redlib.models.arms import ARMS
 from redlib.statistics import paired_difference
-from redlib.study import ablation_tables, ablations, fair, methods, table
+from redlib.study import ablation_tables, ablations, available, fair, methods, table
 from redlib.study.ablation_runs import reused, run_stage
 from redlib.study.ablations import Run
+from redlib.study.notebooks import NOTEBOOKS
 from redlib.study.parts import Frozen, ResidualHead
+from redlib.study.runner import Runner
 
 LABELS = LabelSpace(2, 13, (5, 9))  # K = 3, C = 12
 D = 6
@@ -264,6 +266,18 @@ def made(cache):
 def predictions(profile, run):
     frame = pd.read_parquet(run_stage(profile, run).folder / "predictions.parquet")
     return frame.sort_values(["seed", "row"], ignore_index=True)
+
+
+def test_the_tuned_questions_have_a_table_that_is_served_only_when_their_runs_are_there(made):
+    profile, frame, _ = made
+    stage = ablation_tables.tuned_tables(profile)
+    assert set(stage.inputs) == {run.name for run in ablations.runs(profile, tuned=True)}
+    assert not available(profile, "ablations_tuned")
+    assert available(profile, "ablations")
+    notebook = next(one for one in NOTEBOOKS if one.name == "19_ablations")
+    assert set(Runner("smoke", SMALL).stages(notebook)) == set(notebook.tables)
+    assert not available(config.load("record"), "no such table")
+    assert set(frame["question"]).isdisjoint(ablations.TUNED)
 
 
 def test_a_run_without_changes_is_the_red_of_the_study_to_the_last_prediction(made):

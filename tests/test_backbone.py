@@ -15,6 +15,7 @@ import transformers
 
 from redlib import backbone, paths
 from redlib.backbone import identity, packaged
+from redlib.backbone import tiny as tiny_room
 
 TEXTS = ["What is 12 plus 30?", "Find 7 added to 41", "5 and 6?"]
 
@@ -80,6 +81,15 @@ def test_replay_from_any_layer_is_bitwise_the_full_forward(name, request):
     full = model.run(ids, mask, keep=[0, model.layers // 3, model.boundary, -1])
     for layer in (0, model.layers // 3, model.boundary):
         assert torch.equal(model.replay(full[layer], layer, mask)[-1], full[-1])
+
+
+def test_an_identity_is_known_without_opening_the_backbone(tiny, smollm2, folder, empty_cache, monkeypatch):
+    assert backbone.recorded_id("tiny") == tiny.weights_id
+    monkeypatch.setattr(tiny_room, "build", None)  # what is noted is not computed again
+    assert backbone.recorded_id("tiny") == tiny.weights_id
+    assert backbone.recorded_id(folder) is None
+    monkeypatch.undo()
+    assert backbone.recorded_id("smollm2-135m") == smollm2.weights_id
 
 
 def test_a_boundary_runs_only_the_layers_below_it(tiny, monkeypatch):

@@ -1,5 +1,5 @@
-"""Notebook 15 and the program trace of 17 in JupyterLab, in a real browser: run, typed into, dragged, and read back
-from the page.
+"""Notebook 15 and the widgets of 17, 23 and 24 in JupyterLab, in a real browser: run, typed into, dragged, and read
+back from the page.
 
 Needs chromium and chromedriver on the PATH; nothing is installed or downloaded here.
 """
@@ -17,9 +17,12 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from redlib import config, paths
+from redlib import config, paths, study
+from redlib.claims import sparse as sparse_claims
 from redlib.explain import Intervention
-from redlib.study import explaining, solving
+from redlib.sparse.recommend import recommend, said
+from redlib.study import explaining, nested, solving
+from redlib.widgets import token_map
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra `test`)")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -36,6 +39,20 @@ from redlib.study import solving
 from redlib.widgets import ProgramTrace
 
 ProgramTrace(solving.solver(config.load("smoke")), "3 plus 4")"""
+CHAPTERS, PRICE = "chapters.ipynb", 3.6
+RECOMMENDED = """from redlib import config, study
+from redlib.claims import sparse
+from redlib.widgets import RecommendationWidget
+
+tables = (study.table(config.load("smoke"), f"sparse_{name}") for name in ("quality", "serving"))
+RecommendationWidget(sparse.options(*tables))"""
+MAPPED = """from redlib import config, study
+from redlib.study import nested
+from redlib.widgets import NestedMap
+
+p = config.load("smoke")
+NestedMap(study.table(p, "nested_maps"), nested.pictures(p)["images"])"""
+ALONE = {TRACE: [SHOWN], CHAPTERS: [RECOMMENDED, MAPPED]}  # notebooks with the widgets of chapters, and nothing else
 PATIENCE = 90  # seconds for the notebook to run
 SETTINGS = {
     "notebook-extension/tracker": '{"windowingMode": "none"}',  # cells out of sight are on the page too
@@ -47,14 +64,15 @@ TROUBLE = re.compile(r"Traceback|^\[[EC] |Exception|Error", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A JupyterLab with a copy of the notebook, one with the program trace alone and settings of its own: (address of
-    what it is asked to open, file of its log and its kernel's)."""
+    """A JupyterLab with a copy of the notebook, those of ALONE and settings of its own: (address of what it is asked to
+    open, file of its log and its kernels')."""
     home = tmp_path_factory.mktemp("lab")
     (home / "work").mkdir()
     shutil.copy(paths.root() / "notebooks" / NOTEBOOK, home / "work")
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "language_info": {"name": "python"}}
-    alone = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(SHOWN)], metadata=kernel)
-    (home / "work" / TRACE).write_text(nbformat.writes(alone))
+    for name, cells in ALONE.items():
+        alone = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells], metadata=kernel)
+        (home / "work" / name).write_text(nbformat.writes(alone))
     for name, text in SETTINGS.items():
         file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -142,6 +160,11 @@ class Page:
 
     def all(self, selector, inside=None):
         return (inside or self.driver).find_elements("css selector", selector)
+
+    def texts(self, selector):
+        """What the pieces say, read at one moment: a widget may replace them at the next."""
+        read = "return [...document.querySelectorAll(arguments[0])].map(piece => piece.textContent)"
+        return self.driver.execute_script(read, selector)
 
     def panel(self, number):
         """The output that holds the widget at that place."""
@@ -251,8 +274,7 @@ def test_a_typed_chain_is_planned_and_executed_in_a_browser_as_solve_does(lab, p
 
 def solved(page, s):
     """Whether the trace on the page shows this solution: its lines, values, answer and flag."""
-    read = "return [...document.querySelectorAll(arguments[0])].map(piece => piece.textContent)"
-    lines, values = (page.driver.execute_script(read, selector) for selector in (".red-line", ".red-step"))
+    lines, values = (page.texts(selector) for selector in (".red-line", ".red-step"))
     told = page.all(".red-solved")
     return (
         lines == [line for line, _ in s.lines]
@@ -260,3 +282,69 @@ def solved(page, s):
         and told[0].get_attribute("data-answer") == str(s.answer)
         and told[0].get_attribute("data-outside") == str(int(s.out_of_domain))
     )
+
+
+@pytest.mark.parametrize("page", [CHAPTERS], indirect=True)
+def test_the_recommendation_and_the_token_map_follow_their_controls_in_a_browser(lab, page, tmp_path):
+    p, keys = config.load("smoke"), webdriver.Keys
+    options = sparse_claims.options(*(study.table(p, f"sparse_{name}") for name in ("quality", "serving")))
+    maps = token_map.read_maps(study.table(p, "nested_maps"), nested.pictures(p)["images"])
+    page.run_all(lambda: page.all(".red-recommendation") and page.all(".red-token-map"))
+    price, batch, memory, budget = page.all(".noUi-handle")
+
+    def recommends(size, hour):
+        table = recommend(options, size, limit, hour)
+        return page.texts(".red-recommendation") == [said(table, size, limit, hour)]
+
+    limit, (few, many) = 1.2 * options["memory_bytes"].max() / 1e9, sorted(set(options["batch"]))
+    wait(lambda: recommends(few, p.sparse.price), 10, "the first recommendation is not that of recommend")
+    typed = page.all(".widget-readout")[0]
+    typed.click()
+    typed.send_keys(keys.CONTROL, "a")
+    typed.send_keys(str(PRICE), keys.ENTER)
+    wait(lambda: recommends(few, PRICE), 10, "a typed price does not change the recommendation")
+    batch.send_keys(keys.ARROW_RIGHT)
+    wait(lambda: recommends(many, PRICE), 10, "the slider of requests does not change the recommendation")
+    memory.send_keys(keys.HOME)
+    wait(lambda: "no model" in " ".join(page.texts(".red-recommendation")), 10, "the slider of memory changes nothing")
+    price.send_keys(keys.HOME)
+    refused = "a price per hour must be positive"
+    wait(lambda: refused in " ".join(page.texts(".jp-OutputArea-output")), 10, "no error is said")
+    assert page.texts(".red-recommendation") == []
+
+    shares = nested.shape(p.nested).shares
+    before = map_of(page, maps, 0, shares)
+    assert before.budget == pytest.approx(0.3)
+    budget.send_keys(keys.ARROW_RIGHT)
+    wait(lambda: at_budget(page) > before.budget, 10, "the slider of the budget does not move")
+    more = map_of(page, maps, 0, shares)
+    page.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", budget)
+    webdriver.ActionChains(page.driver).click_and_hold(budget).move_by_offset(90, 0).release().perform()
+    wait(lambda: at_budget(page) > more.budget, 10, "the slider of the budget cannot be dragged")
+    most = map_of(page, maps, 0, shares)
+    assert before.flops < most.flops
+    page.driver.find_element("xpath", "//label[normalize-space()='picture']/..//option[2]").click()
+    assert map_of(page, maps, 1, shares).budget == most.budget
+    assert page.driver.save_screenshot(str(tmp_path / "chapters.png"))
+    assert [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert TROUBLE.findall(Path(lab[1]).read_text()) == []
+
+
+def at_budget(page):
+    return float(page.driver.execute_script("return document.querySelector('.red-token-map').dataset.budget"))
+
+
+def map_of(page, maps, picture, shares):
+    """The map of that picture at the budget on the page, once the page shows it: its answer, and the same tokens at
+    full width."""
+    output = "document.querySelector('.red-token-map').closest('.jp-OutputArea-output')"
+    places = "querySelectorAll('circle')].map(at => [at.getAttribute('cx'), at.getAttribute('cy')])"
+
+    def shown():
+        m = maps[picture, at_budget(page)]
+        answer = re.sub("<[^>]+>", "", token_map.say(m))
+        tokens = re.findall('<circle cx="([^"]+)" cy="([^"]+)"', token_map.draw_tokens(m, shares))
+        found = [tuple(place) for place in page.driver.execute_script(f"return [...{output}.{places}")]
+        return m if page.texts(".red-token-map") == [answer] and found == tokens else None
+
+    return wait(shown, 10, f"picture {picture} is not shown as the table has it")

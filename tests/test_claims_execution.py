@@ -75,6 +75,17 @@ def test_claims_fail_where_the_numbers_say_otherwise():
     assert verdict_of(weak, "errors compound") != claims.HOLDS
 
 
+def test_the_whole_system_in_other_precisions_is_judged_where_a_planner_was_cast():
+    ends = {"closed/single": 0.9, "closed/separate/router=bfloat16,planner=bfloat16": 0.85}
+    lines = [(variant, "questions", "value_accuracy", value) for variant, value in ends.items()]
+    asked = pd.DataFrame(lines, columns=["variant", "group", "metric", "value"])
+    found = claims.decomposed_verdicts(scores(), pd.concat([assembly(), asked]))
+    assert verdict_of(found, "planner included") == claims.FAILS
+    asked["value"] = 0.9
+    found = claims.decomposed_verdicts(scores(), pd.concat([assembly(), asked]))
+    assert verdict_of(found, "planner included") == claims.HOLDS
+
+
 def test_without_predicted_programs_the_planners_part_is_open():
     gold = scores()[lambda frame: frame["variant"] == "closed/gold"]
     assert verdict_of(claims.decomposed_verdicts(gold, assembly()), "structure is hard") == claims.OPEN

@@ -1,6 +1,7 @@
 """The step decomposer: its grammar, its layers, decoding, scoring, errors by kind, and what it refuses."""
 
 import itertools
+import json
 
 import numpy as np
 import pandas as pd
@@ -8,14 +9,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
-from redlib import backbone, config, decomposer, phrasing, training
+from redlib import backbone, config, decomposer, modules, phrasing, training
 from redlib.datasets import decomposer as data
 from redlib.decomposer import Grammar, Sequences, Symbolic, Writer, Written, errors, greedy
 from redlib.decomposer.grammar import REFUSED, START, WHOLE
 from redlib.decomposer.layers import Tokens, room, run
-from redlib.expressions import Expression
+from redlib.expressions import Expression, LabelSpace
 from redlib.features import token_states
+from redlib.models import LinearBank
 from redlib.programs import Program, Step, check
 from redlib.study.planner import written
 
@@ -46,6 +49,17 @@ def passport(bone, **changes):
         "largest": LARGEST,
         "split": "text",
         "seed": 0,
+        "recipe": "planner",
+        "layer": bone.boundary,
+        "pooling": "none",
+        "labels": LabelSpace(),
+        "tokenizer": modules.tokenizer_id(bone),
+        "dtype": "float32",
+        "data": {},
+        "training": {},
+        "metrics": {},
+        "versions": {},
+        "licence": "MIT",
     } | changes
 
 
@@ -366,13 +380,52 @@ def test_the_probabilities_of_lines_multiply_to_that_of_the_program(random_plann
         assert len(plan.probabilities) == plan.written.count("\n") + 1
 
 
-def test_a_saved_planner_writes_the_same_programs(tmp_path, tiny, trained):
+def probed(planner, texts):
+    """Texts with the programs that the planner writes for them."""
+    return decomposer.spelled(planner.backbone, texts, [plan.written for plan in planner.decompose_all(texts)])
+
+
+def test_a_saved_planner_is_a_module_that_writes_the_same_programs(tmp_path, tiny, trained):
     planner, texts = trained[:2]
-    planner.save(tmp_path / "planner.safetensors")
-    again = decomposer.load(tmp_path / "planner.safetensors", tiny)
+    file = tmp_path / "planner.safetensors"
+    planner.save(file, probed(planner, texts[:5]))
+    again = decomposer.load(file, tiny)
     assert again.decompose_all(texts) == planner.decompose_all(texts)
     assert again.passport["split"] == "text"
     assert not any(p.requires_grad for p in again.writer.parameters())
+    record = modules.read_passport(file)
+    assert (record["kind"], record["parts"][decomposer.PART]["kind"]) == (decomposer.PART, "State")
+    assert len(record["probe"]["texts"]) == 5
+    assert "a step decomposer" in str(modules.model_card(record))
+
+
+def test_a_planner_in_half_the_bits_notes_how_far_its_answers_moved(tmp_path, tiny, trained):
+    planner, texts = trained[:2]
+    whole, half = tmp_path / "whole.safetensors", tmp_path / "half.safetensors"
+    planner.save(whole)
+    planner.save(half, half=True)
+    assert half.stat().st_size < 0.6 * whole.stat().st_size
+    planner.save(half, probed(planner, texts[:5]), half=True)
+    assert 0 < modules.read_passport(half)["rounding"]["logits"] < 0.1
+    weight = decomposer.load(half, tiny).writer.readout.weight
+    assert torch.equal(weight, planner.writer.readout.weight.bfloat16().float())
+
+
+def test_a_planner_that_answers_its_probe_texts_otherwise_is_refused(tmp_path, tiny, random_planner, monkeypatch):
+    file = tmp_path / "planner.safetensors"
+    random_planner.save(file, probed(random_planner, ["12 plus 7", "9 minus 3"]))
+    say = Writer.say
+    monkeypatch.setattr(Writer, "say", lambda *a, **k: say(*a, **k) * 1.001)
+    with pytest.raises(ValueError, match=r"part 'logits' does not answer the probe texts as it did"):
+        decomposer.load(file, tiny)
+
+
+def test_a_planner_file_from_before_planners_were_modules_is_read(tmp_path, tiny, random_planner):
+    file, weights = tmp_path / "planner.safetensors", random_planner.writer.state_dict()
+    about = {k: v for k, v in passport(tiny).items() if k not in ("recipe", "labels")} | {"format": "redlib-planner/1"}
+    save_file({k: v.contiguous() for k, v in weights.items()}, file, metadata={"passport": json.dumps(about)})
+    again = decomposer.load(file, tiny)
+    assert all(torch.equal(value, weights[name]) for name, value in again.writer.state_dict().items())
 
 
 def test_what_is_no_planner_for_this_backbone_is_refused(tmp_path, tiny, random_planner):
@@ -383,8 +436,12 @@ def test_what_is_no_planner_for_this_backbone_is_refused(tmp_path, tiny, random_
     with pytest.raises(FileNotFoundError, match=r"no planner 'other.safetensors'"):
         decomposer.load(tmp_path / "other.safetensors", tiny)
     (tmp_path / "bad.safetensors").write_bytes(file.read_bytes()[:-500])
-    with pytest.raises(ValueError, match="holds no planner"):
+    with pytest.raises(ValueError, match="is not a module of this study"):
         decomposer.load(tmp_path / "bad.safetensors", tiny)
+    about = {name: value for name, value in passport(tiny).items() if name != "top_layers"}
+    modules.save(tmp_path / "head.safetensors", {"classifier": LinearBank([0], 4, 3)}, about)
+    with pytest.raises(ValueError, match=r"'head.safetensors' holds no planner but classifier"):
+        decomposer.load(tmp_path / "head.safetensors", tiny)
     lacking = {name: value for name, value in passport(tiny).items() if name not in ("split", "seed")}
     with pytest.raises(ValueError, match=r"passport needs .* missing: split, seed"):
         decomposer.new(tiny, lacking)

@@ -15,7 +15,7 @@ from redlib.widgets import NestedMap, token_map
 
 LESS = {"nested.seeds": 1, "bootstrap": 30}
 DRAWN = {"profile": "smoke", "note": figures.NO_EVIDENCE}
-NAMES = ("nested", "nested_curves", "nested_routing", "nested_maps", "nested_speed")
+NAMES = ("nested", "nested_curves", "nested_routing", "nested_maps", "nested_speed", "nested_clock")
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,11 @@ def test_a_warm_start_that_leaves_nothing_and_an_unknown_arm_are_refused(profile
         chapter.arm_stage(greedy, "nested", 0)
     with pytest.raises(ValueError, match="unknown arm 'moe'; valid arms: nested, gate, random, grouped, drop, depths"):
         chapter.arm_stage(profile.nested, "moe", 0)
+    for budgets in ([0.3, 0.05], [1.2]):
+        with pytest.raises(
+            ValueError, match=r"a budget must lie between 0\.125, the smallest width's share, and 1, got"
+        ):
+            nested_tables.nested_tables(config.load("smoke", {"nested.budgets": budgets}))
     without = config.load("smoke", {"nested.arms": ["random"]}).nested
     with pytest.raises(ValueError, match="maps need the arm nested, and the profile's arms are random"):
         nested_routing.shown(without, None)
@@ -163,20 +168,33 @@ def test_speed_is_about_every_width_and_budget(tables, profile):
     assert (results.select(frame, metric="activation_bytes")["value"] > 0).all()
 
 
+def test_every_row_of_the_accuracy_has_its_time_on_the_clock(tables):
+    right = results.select(tables["nested"], metric="accuracy", seed="all")
+    clock = results.select(tables["nested_clock"], metric="clock_ratio")
+    assert set(zip(clock["method"], clock["x"], strict=True)) == set(zip(right["method"], right["x"], strict=True))
+    taken = results.select(tables["nested_clock"], metric="milliseconds")
+    assert (taken["low"] > 0).all()
+    assert (taken["low"] <= taken["value"]).all()
+    assert results.pick(clock, method="plain")[["value", "low", "high"]].tolist() == [1, 1, 1]
+
+
 def test_every_figure_is_drawn_from_the_tables(tables, profile, tmp_path):
     shown = chapter.pictures(profile)
     made = {
         "capacities": figures.draw_capacities(tables["nested_curves"]),
+        "block": figures.draw_nested_block(chapter.shape(profile.nested).shares),
         "clutter": figures.draw_clutter(shown["images"], shown["mask"], shown["labels"], **DRAWN),
         "accuracy": figures.draw_accuracy_flops(tables["nested"], **DRAWN),
+        "clock": figures.draw_accuracy_clock(tables["nested"], tables["nested_clock"], **DRAWN),
         "maps": figures.draw_token_maps(tables["nested_maps"], shown["images"], (0.15, 0.3), **DRAWN, count=2),
         "mask": figures.draw_mask_agreement(tables["nested_routing"], **DRAWN),
         "speed": figures.draw_nested_speed(tables["nested_speed"], **DRAWN),
     }
     for name, fig in made.items():
         assert all(path.stat().st_size > 3000 for path in figures.save(fig, tmp_path, name))
-    labels = [text.get_text() for text in made["accuracy"].legends[0].get_texts()]
-    assert {"nested experts", "plain, fewer features", "grouped (the source)"} <= set(labels)
+    for name in ("accuracy", "clock"):
+        labels = [text.get_text() for text in made[name].legends[0].get_texts()]
+        assert {"nested experts", "plain, fewer features", "grouped (the source)"} <= set(labels)
 
 
 # ---- verdicts ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import papermill
 import pytest
 
 from redlib import config, paths
-from redlib.study.notebooks import NOTEBOOKS, parameters
+from redlib.study.executing import parameters
+from redlib.study.notebooks import NOTEBOOKS
 from redlib.study.runner import Runner
 from redlib.study.tables import TABLES
 
@@ -34,7 +35,7 @@ def test_the_folder_holds_the_notebooks_of_the_study_and_no_others():
 
 
 def test_every_table_of_a_notebook_is_one_of_the_study():
-    named = {table for notebook in NOTEBOOKS for table in notebook.tables}
+    named = {table for notebook in NOTEBOOKS for table in (*notebook.tables, *notebook.optional)}
     assert named <= set(TABLES)
 
 

@@ -242,7 +242,7 @@ def test_single_steps_are_judged_exactly(made, profile):
             for a, op, b in mine[~mine["unseen"]][["first", "operator", "second"]].itertuples(index=False)
         }
         assert keys <= train[seed]
-    tidy = execution_tables._accuracies(judged)
+    tidy = execution_tables.step_accuracies(judged)
     every = tidy[(tidy["method"] == "red") & (tidy["metric"] == "value_accuracy") & (tidy["seed"] == "0")]
     by = every.set_index("group")
     assert by.loc["all", "n"] == by.loc["addition", "n"] + by.loc["subtraction", "n"]

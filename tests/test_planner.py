@@ -5,12 +5,22 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from redlib import config, figures, results, study
 from redlib.decomposer import Plan, errors
+from redlib.execution import symbolic
 from redlib.expressions import Expression
 from redlib.programs import Program
-from redlib.study import planner, planner_tables
+from redlib.study import (
+    assembly_planner,
+    assembly_tables,
+    operations,
+    planner,
+    planner_chains,
+    planner_tables,
+    separate,
+)
 from redlib.study.data import read_pool
 
 SMALL = {"decomposer.rows": 300, "decomposer.seeds": {"structure": 1}, "bootstrap": 50}
@@ -175,11 +185,105 @@ def test_every_figure_is_drawn_from_its_table(tables):
         figures.draw_programs(tables["planner_errors"].assign(seed="all"), **drawn)
 
 
+# ---- other chains, other precisions, other processes ---------------------------------------------------------------
+
+
+def quiet(line):
+    pass
+
+
+def test_planners_are_asked_chains_of_the_other_kind_whose_structures_they_never_saw(profile, cache, predictions):
+    stage = planner_chains.predictions_stage(profile, "structure", "source")
+    said = pd.read_parquet(stage.run(quiet) / "predictions.parquet")
+    assert set(said.columns) == COLUMNS
+    gold = read_pool(operations.chains(profile, "source").folder)
+    asked = said[said["method"] == "planner"]
+    assert 10 < len(asked) <= 15
+    assert set(asked["text"]) <= set(gold["text"]), "those that executors are asked"
+    train = planner.records_of(planner.trained_stage(profile, "structure", 0))
+    rows = planner.parts_of(train, "structure", 0)["train"]
+    assert not set(asked["structure"]) & set(train["structure"].iloc[rows])
+    assert said.loc[said["method"] == "symbolic", "exact"].all()
+    table = study.table(profile, "planner_chains", say=quiet)
+    results.validate(table)
+    assert set(table["variant"]) == {"closed/chains=source"}
+    assert {"program_exact", "program_meaning", "error_rate"} <= set(table["metric"])
+
+
+def test_no_row_that_a_planner_was_trained_on_is_asked(profile, cache):
+    records = planner.records_of(planner.trained_stage(profile, "structure", 0))
+    for split in ("structure", "text"):
+        fresh = planner_chains.unseen(records, records, split, 0)
+        train = planner.parts_of(records, split, 0)["train"]
+        assert not fresh[train].any()
+        assert fresh.sum() == len(records) - len(train)
+
+
+def test_a_planner_from_a_process_of_its_own_is_that_of_this_process_bit_for_bit(profile, cache, predictions):
+    stages = [separate.planner_stage(profile, apart) for apart in (False, True)]
+    one, other = ({"planner": separate.loaded(profile, replaced(stage)).writer} for stage in stages)
+    assert separate.equal(one, other)
+    assert not (stages[0].folder / separate.PROCESS).exists()
+    assert (stages[1].folder / separate.PROCESS).is_file()
+    other["planner"].readout.weight.data[0, 0] += 1
+    assert not separate.equal(one, other)
+
+
+def replaced(stage):
+    stage.run(quiet)
+    return stage
+
+
+def test_a_planner_in_bfloat16_drifts_a_little_and_the_whole_system_is_measured_with_it(profile, cache, predictions):
+    own = planner.load(profile)
+    cast = separate.cast(own, torch.bfloat16)
+    assert {p.dtype for p in cast.writer.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in own.writer.parameters()} == {torch.float32}
+    stage = dataclasses.replace(
+        planner.predictions_stage(profile, "structure"),
+        inputs={
+            "pool": planner.pool(profile),
+            "states": planner.states_stage(profile),
+            "planner": planner.trained_stage(profile, "structure", 0),
+            "planned": planner.predictions_stage(profile, "structure"),
+            **{
+                f"{way} planner": separate.planner_stage(profile, n == 1)
+                for n, way in enumerate(("single", "separate"))
+            },
+        },
+    )
+    for made in stage.inputs.values():
+        made.run(quiet)
+    looks = dict.fromkeys(assembly_planner.WAYS, symbolic(operations.labels(profile)))
+    lines = {key: value for *key, value, _ in assembly_planner.lines(profile, stage, looks) for key in [tuple(key)]}
+    way = assembly_planner.WAYS[-1]
+    assert 0 < lines[way, "planner", "logit_drift"] < 0.05
+    assert lines["separate", "planner", "equal"] == 1
+    mine = predictions[predictions["method"] == "planner"]
+    assert lines["single", "planner", "program_exact"] == mine["exact"].mean()
+    for one in assembly_planner.WAYS:  # arithmetic executes: what is wrong is the planner's
+        assert lines[one, "questions", "value_accuracy"] >= lines[one, "planner", "program_exact"]
+
+
+def test_what_went_wrong_in_a_program_is_said_step_after_step():
+    first = {"group": "step=1", "step": "Step 1: 98 + 9 = x1", "wanted": "Step 1: 98 + 8 = x1"}
+    first |= {"operator": "+", "first": 98, "second": 9}
+    second = {"group": "step=2", "step": "Step 2: x1 - 7 = x2", "wanted": "Step 2: x1 - 7 = x2"}
+    second |= {"operator": "-", "first": 90, "second": 7}
+    numbers = [(first, "value", 90), (first, "outside", 1), (second, "value", 83), (second, "outside", 0)]
+    rows = pd.DataFrame([where | {"metric": metric, "value": value} for where, metric, value in numbers])
+    assert assembly_tables.explained(rows) == (
+        "the planner wrote `Step 1: 98 + 9 = x1` where the question says `Step 1: 98 + 8 = x1`; "
+        "98 + 9 is 107, and the experts say 90; 98 + 9 is outside the experts' domain"
+    )
+    assert assembly_tables.explained(rows[rows["group"] == "step=2"]) == ""
+
+
 def test_decoding_has_to_confirm_what_scoring_says(profile, cache, predictions, monkeypatch):
     loaded = planner.load(profile)
     stage = planner.states_stage(profile)
-    records = planner._records(stage)
-    sequences = planner._sequences(loaded, records, stage)
+    records = planner.records_of(stage)
+    sequences = planner.sequences_of(loaded, records, stage)
     rows = np.arange(6)
     restricted, free = planner.written(loaded, records["text"], sequences, rows)
     assert restricted == loaded.decompose_all(records["text"].iloc[rows].tolist())

@@ -9,8 +9,8 @@ import nbformat
 import pytest
 
 from redlib import config, paths, study
-from redlib.study import notebooks as rooms
-from redlib.study.notebooks import NOTEBOOKS, Notebook, NotebookError, execute, scrub, select
+from redlib.study.executing import NotebookError, execute, scrub
+from redlib.study.notebooks import NOTEBOOKS, Notebook, select
 from redlib.study.runner import Runner
 from redlib.study.stage import Stage
 
@@ -282,4 +282,4 @@ def test_the_study_has_its_nine_first_notebooks_in_order():
     names = [notebook.name for notebook in NOTEBOOKS]
     assert names == sorted(names)
     assert [name[:2] for name in names[:9]] == [f"{number:02d}" for number in range(9)]
-    assert {notebook.chapter for notebook in rooms.NOTEBOOKS[:9]} == {"core"}
+    assert {notebook.chapter for notebook in NOTEBOOKS[:9]} == {"core"}

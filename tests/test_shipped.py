@@ -1,15 +1,16 @@
 """Shipped modules: written from trained stages, checked before they replace anything, opened without training."""
 
 import json
-import lzma
 
 import numpy as np
 import pytest
 import torch
 
-from redlib import backbone, config, models, modules, paths
+from redlib import backbone, config, cost, models, modules, paths
 from redlib.__main__ import main
-from redlib.study import explaining, methods, shipped, stage
+from redlib.expressions import LabelSpace
+from redlib.models.executors import PLUS_EXECUTORS
+from redlib.study import explaining, methods, red_plus, shipped, shipping, solving, stage
 from redlib.study.explaining import explainer
 
 SMALL = {
@@ -17,7 +18,14 @@ SMALL = {
     "task1.seeds": {"text": 1, "structure": 1},
     "task1.source_seeds": {"structure": 1},
     "task2.definitions": {"operations": {"rows": 500, "seeds": {"structure": 1}}},
+    "red_plus.task1.seeds": {"structure": 1},
+    "decomposer.rows": 300,
+    "decomposer.seeds": {"structure": 1},
+    "decomposer.training.max_epochs": 1,
+    "operations.domains": ["closed"],
+    "operations.seeds": {"structure": 1},
 }
+CHAIN = "29 minus 11 minus 9 plus 15"
 QUERIES = ["What is 47 plus 38?", "What is 40 plus 1?", "What is 18 plus 7 minus 3?"]
 
 
@@ -30,14 +38,13 @@ def profile(cache):
 def folder(profile, tmp_path_factory):
     """Modules of a tiny training, written once."""
     for item in shipped.PLAN:
-        s = item.setting(profile)
-        for made in methods.part_stages(s).values() if s.seeds else ():
+        for made in item.stages(profile) if item.seeds(profile) else ():
             made.run(lambda line: None)
     folder = tmp_path_factory.mktemp("project") / "data" / "modules"
     said = []
     shipped.write(profile, folder, said.append)
-    assert said[0] == "task2-chosen-text: profile smoke does not train it"
-    assert said[-1].startswith("4 models, ")
+    assert said[0] == "task2-chosen-text: profile smoke does not train it; none is shipped"
+    assert said[-1].startswith("9 models, ")
     return folder
 
 
@@ -62,16 +69,15 @@ def test_the_modules_of_this_checkout_obey_the_limits_and_load(monkeypatch):
         pytest.skip("no modules have been shipped yet")
     assert list(shipped.problems(there)) == []
     index = shipped.read_index(there)
-    assert {item.name for item in shipped.PLAN} <= set(index["modules"]), "every planned model is shipped"
+    assert set() < set(index["modules"]) <= {item.name for item in shipped.PLAN}
     for name, entry in index["modules"].items():
-        seen = lzma.decompress((there / name / shipped.STRUCTURES).read_bytes()).decode().split("\n")
-        assert len(set(seen)) == entry["structures"]
-        if not any(
-            part["kind"] == "TokenBase"
-            for part in modules.read_passport(there / name / shipped.MODULES)["parts"].values()
-        ):
-            parts, passport = modules.load(there / name / shipped.MODULES)
-            red = models.assemble("red", models.LabelSpace(**passport["labels"]), parts)
+        passport = modules.read_passport(there / name / shipped.MODULES)
+        if (there / name / shipping.STRUCTURES).is_file():
+            assert len(set(shipping.structures(there / name))) == entry["structures"]
+        if any(part["kind"] == "PooledBase" for part in passport["parts"].values()):
+            parts, _ = modules.load(there / name / shipped.MODULES)
+            K = len(parts["experts"].down.weight)
+            red = models.assemble("red", models.LabelSpace(**passport["labels"]), parts, K)
             assert torch.isfinite(red(torch.zeros(1, parts["base"].mean.shape[-1])).logits).all()
 
 
@@ -83,44 +89,179 @@ def test_git_takes_modules_as_binary_files():
 def test_what_is_written_is_whole_and_only_what_methods_need(folder):
     assert list(shipped.problems(folder)) == []
     index = shipped.read_index(folder)
-    assert set(index["modules"]) == {item.name for item in shipped.PLAN} - {"task2-chosen-text"}
+    items = {item.name: item for item in shipped.PLAN}
+    assert set(index["modules"]) == set(items) - {"task2-chosen-text"}
     for name, entry in index["modules"].items():
-        parts = modules.read_passport(folder / name / shipped.MODULES)["parts"]
-        assert set(parts) == {"base"} | models.needs(entry["methods"])
-        assert "gate_linear" not in parts
-        assert set(models.METHODS) - set(entry["methods"]) == set(shipped.LARGE_CONTROLS)
+        passport = modules.read_passport(folder / name / shipped.MODULES)
+        known = models.METHODS if items[name].recipe != "red_plus" else models.PLUS
+        methods = [method for method in entry["methods"] if method in known]
+        expected = {"decomposer"} if name == "planner-structure" else {"base"} | models.needs(methods)
+        assert set(passport["parts"]) == expected
+        assert "gate_linear" not in passport["parts"]
+        if items[name].task.startswith("task"):
+            assert set(known) - set(entry["methods"]) == set(items[name].without) & set(known)
         assert entry["bytes"] == (folder / name / shipped.MODULES).stat().st_size
+        assert passport["probe"]["texts"]
+        assert 0.5 < entry["agreement"] <= 1
 
 
-def test_chosen_parts_come_back_bit_for_bit_and_tuned_layers_rounded(folder, profile):
+def test_exact_parts_come_back_bit_for_bit_and_only_the_weights_of_the_others_are_rounded(folder, profile):
     bone = backbone.load("tiny")
     for item in shipped.PLAN:
-        s = item.setting(profile)
-        if not s.seeds:
+        if item.task == "planner" or not item.seeds(profile):
             continue
-        before, (after, passport) = (
-            methods.load_parts(s, 0, bone),
-            modules.load(folder / item.name / shipped.MODULES, bone),
-        )
+        s = item.setting(profile)
+        before = red_plus.load_parts(s, 0) if item.recipe == "red_plus" else methods.load_parts(s, 0, bone)
+        after, passport = modules.load(folder / item.name / shipped.MODULES, bone)
         for name, part in after.items():
-            half = passport["dtypes"][name] == "bfloat16"
-            assert half == (item.recipe == "source" and name == "base")
-            for a, b in zip(part.state_dict().values(), before[name].state_dict().values(), strict=True):
-                assert torch.equal(a, b.bfloat16().float() if half else b)
+            weights, old = {key for key, _ in part.named_parameters()}, before[name].state_dict()
+            half = name not in item.exact and bool(weights)
+            assert (passport["dtypes"][name] == "bfloat16") == half, (item.name, name)
+            for key, now in part.state_dict().items():
+                assert torch.equal(now, old[key].bfloat16().float() if half and key in weights else old[key])
+
+
+def test_the_plan_fits_into_the_limits_at_full_size():
+    total = 0
+    for item in shipped.PLAN:
+        sizes = {name: 4 * n for name, n in parts_at_full_size(item).items()}
+        size = sum(n if name in item.exact else n // 2 for name, n in sizes.items())
+        assert size < 0.95 * shipped.MOST_A_FILE, item.name
+        total += size + 100_000  # probe batch and structures
+    assert total < 0.99 * shipped.MOST_IN_ALL
+
+
+def parts_at_full_size(item, d=576, layer=3_540_000):
+    """Parameters of every part of an item of profile `full`, untrained; two tuned layers have `layer` each."""
+    full = config.load("full")
+    if item.task == "planner":
+        return {"decomposer": 2 * layer + 40 * d}
+    domain, r = (full.task1, full.chosen if item.recipe == "chosen" else full.source)
+    labels = LabelSpace(domain.lo, domain.hi, domain.edges)
+    K = 2 if item.task == "steps" else labels.K
+    if item.recipe == "red_plus":
+        form = getattr(full.red_plus, item.task)
+        light = models.LightBase([0], d, form.width, form.layers, form.heads, form.positions) if form.layers else None
+        made = {"base": light or models.NetworkBase([0], d, form.width)}
+        made |= {"classifier": models.FourierBank([0], form.width, 0, labels)}
+        made |= {"experts": models.ResidualExperts(range(K), form.width, form.rank)}
+        made |= {"router": models.MLPBank([0], form.width, form.router_hidden, K)}
+    else:
+        rank = full.operations.rank if item.task == "steps" else r.rank
+        width = cost.control_widths(cost.Sizes(d, labels.C, K, rank, r.router_hidden))[1]
+        made = {"classifier": models.LinearBank([0], d, labels.C), "experts": models.ResidualExperts(range(K), d, rank)}
+        made |= {name: models.MLPBank([0], d, r.router_hidden, K) for name in ("router", "gate")}
+        made |= {"heads": models.LinearBank(range(K), d, labels.C)}
+        if item.task != "steps":
+            made |= {"linear_full": models.LinearBank([0], d, labels.C)}
+            made |= {"fourier_full": models.FourierBank([0], d, width, labels)}
+    sizes = {name: models.count(part) for name, part in made.items() if f"{name}_data" not in item.without}
+    return sizes | ({"base": 2 * layer} if item.recipe == "source" else {})
+
+
+# ---- several profiles ----------------------------------------------------------------------------------------------
+
+
+def test_models_that_a_profile_has_not_trained_are_named_and_stay_as_they_were(folder, tmp_path):
+    there, said = copied(folder, tmp_path), []
+    (there / "task9-old").mkdir()
+    index = json.loads((there / shipped.INDEX).read_text())
+    index["modules"]["task9-old"] = index["modules"]["planner-structure"]
+    paths.write_json(there / shipped.INDEX, index)
+    only = {"task1.seeds": {"structure": 1}, "task1.source_seeds": {}, "task2.definitions": {}, "operations.rows": 320}
+    less = config.load("smoke", SMALL | only | {"task2.definitions": {"operations": {"rows": 500}}})
+    less = less.model_copy(update={"name": "other"})
+    shipped.write(less, there, said.append)
+    assert "task1-source-structure: profile other does not train it; the one of profile smoke stays" in said
+    assert "task2-chosen-text: profile other does not train it; none is shipped" in said
+    (line,) = [line for line in said if line.startswith("steps-closed-chosen-structure: profile other has not")]
+    assert "stages are missing, 'pool of steps' first); the one of profile smoke stays" in line
+    assert "task9-old: no longer among the models that are shipped, and left out" in said
+    assert list(shipped.problems(there)) == []
+    now, old = shipped.read_index(there)["modules"], shipped.read_index(folder)["modules"]
+    assert now.keys() == old.keys()
+    assert {name: entry["profile"] for name, entry in now.items() if entry["profile"] == "smoke"}.keys() == {
+        *("task1-source-structure", "task1-chosen-text", "task2-chosen-structure"),
+        *("steps-closed-chosen-structure", "steps-closed-red_plus-structure"),
+    }
+    for name in ("task1-source-structure", "steps-closed-red_plus-structure"):
+        assert now[name] == old[name]
+        assert (there / name / shipped.MODULES).read_bytes() == (folder / name / shipped.MODULES).read_bytes()
+
+
+def test_an_index_of_one_profile_for_all_is_still_read(folder, tmp_path):
+    there = copied(folder, tmp_path)
+    index = json.loads((there / shipped.INDEX).read_text())
+    entries = {name: {k: v for k, v in entry.items() if k != "profile"} for name, entry in index["modules"].items()}
+    paths.write_json(
+        there / shipped.INDEX, {"format": "redlib-shipped/1", "profile": "smoke", "seed": 0, "modules": entries}
+    )
+    assert list(shipped.problems(there)) == []
+    assert shipped.read_index(there)["modules"] == index["modules"]
+
+
+# ---- answering ---------------------------------------------------------------------------------------------------
+
+
+def test_the_record_solves_with_what_is_shipped_and_trains_nothing(record, profile, monkeypatch):
+    trained = solving.solver(profile, executors=("red", "red_plus", "oracle_operator"))
+    monkeypatch.setattr(stage.Stage, "_make", lambda *_: pytest.fail("a stage was made"))
+    assert solving.available(record)
+    assert solving.planners(record) == ("trained", "symbolic")
+    assert solving.missing(record) == []
+    solver = solving.solver(record)
+    assert {"red", "softmax_moe", "oracle_operator", "global_head", *PLUS_EXECUTORS, "symbolic"} <= set(
+        solver.executors
+    )
+    assert solver.solve(CHAIN).model == "experts of closed steps, split structure, seed 0, profile record, shipped"
+    for name, executor in trained.executors.items():
+        for step in ((12, "+", 5), (90, "-", 45)):
+            a, b = executor(*step), solver.executors[name](*step)
+            assert b.probability == pytest.approx(a.probability, abs=0.01)
+            np.testing.assert_allclose(list(b.weights.values()), list(a.weights.values()), atol=0.02)
+    lines = [
+        planner.decompose(CHAIN).probabilities[0]
+        for planner in (trained.planners["trained"], solver.planners["trained"])
+    ]
+    assert lines[1] == pytest.approx(lines[0], rel=0.2)
+    with pytest.raises(ValueError, match="method 'red_by_range' is not shipped for closed steps; valid methods: red"):
+        solving.solver(record, executors=("red_by_range",))
+    with pytest.raises(FileNotFoundError, match="no planner or operation experts are shipped for this"):
+        solving.solver(record, split="text")
+
+
+@pytest.mark.parametrize("task", ["task1", "task2"])
+def test_the_record_explains_by_red_plus_which_is_opened_when_it_is_asked_for(record, profile, monkeypatch, task):
+    trained, opened, open_model = explainer(profile, task), [], shipped.open_model
+    monkeypatch.setattr(shipped, "open_model", lambda *a: opened.append(a[1]) or open_model(*a))
+    e = explainer(record, task)
+    assert {*models.PLUS} < {*e.methods}
+    assert {*e.routed} == {*e.model().routed, *models.PLUS} - {"red_plus_base"}
+    reading = e.read([QUERIES[0]])[0]
+    e.explain(reading)
+    assert opened == [f"{task}-chosen-structure"]
+    for method in models.PLUS:
+        a, b = trained.explain(QUERIES[0], method), e.explain(reading, method)
+        np.testing.assert_allclose(b.logits, a.logits, atol=0.1)
+        assert [answer.method for answer in b.methods][-len(models.PLUS) :] == list(models.PLUS)
+        assert b.answer in b.methods
+    assert opened == [f"{task}-chosen-structure", f"{task}-red_plus-structure"]
+    assert b.model == f"{task}, red_plus, split structure, seed 0, profile smoke (shipped)"
+    with pytest.raises(ValueError, match="no model of split 'text'; there are models of: structure"):
+        e.explain(reading, "red_plus", explaining.explain.Intervention(split="text"))
 
 
 @pytest.mark.parametrize(("task", "recipe"), [("task1", "chosen"), ("task1", "source"), ("task2", "chosen")])
 def test_the_record_explains_as_the_trained_stages_do(record, profile, task, recipe):
     trained, reads = explainer(profile, task, recipe=recipe), explainer(record, task, recipe=recipe)
-    close = {"atol": 1e-5} if recipe == "chosen" else {"atol": 0.1}
+    close = {"atol": 1e-5} if recipe == "chosen" else {"atol": 0.1}  # of RED, exact or rounded
     for text in QUERIES:
         a, b = trained.explain(text), reads.explain(text)
         np.testing.assert_allclose(b.logits, a.logits, rtol=1e-4, **close)
         assert (b.seen, b.nearest) == (a.seen, a.nearest)
         assert b.model.endswith("(shipped)")
-        assert {answer.method for answer in a.methods} - {answer.method for answer in b.methods} <= set(
-            shipped.LARGE_CONTROLS
-        )
+        left_out = {answer.method for answer in a.methods} - {answer.method for answer in b.methods}
+        assert left_out <= {"mlp_full_data", "fourier_full_data"}
 
 
 def test_the_record_never_trains(record, monkeypatch):
@@ -149,7 +290,8 @@ def test_another_backbone_is_refused(record):
     other = record.model_copy(update={"backbone": record.backbone.model_copy(update={"top_layers": 1})})
     assert explainer(other).explain(QUERIES[0])  # the same weights
     index = shipped.read_index(paths.modules())
-    name = next(iter(index["modules"]))
+    name = "task1-chosen-structure"
+    assert name in index["modules"]
     bone = backbone.load("tiny")
     bone.weights_id = "0" * 64
     with pytest.raises(ValueError, match="the parts were trained on tiny"):

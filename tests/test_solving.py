@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redlib import backbone, config, decomposer, evaluation, features
+from redlib import backbone, config, decomposer, evaluation, features, paths
 from redlib.__main__ import main
 from redlib.datasets import steps
 from redlib.decomposer import Symbolic
@@ -206,6 +206,7 @@ def profile(cache, small, monkeypatch):
     """`config.load` gives the small profile, and `record` as it is."""
     load = config.load
     monkeypatch.setenv("REDLIB_CACHE", str(cache))
+    monkeypatch.setattr(paths, "modules", lambda: cache / "nothing shipped")
     monkeypatch.setattr(config, "load", lambda name, *given: small if name == "smoke" else load(name, *given))
     return small
 
@@ -263,7 +264,8 @@ def test_a_mistake_of_solve_is_one_sentence_and_trains_nothing(profile, cache, c
     assert sorted(cache.glob("stages/*/*")) == before
 
 
-def test_what_the_record_lacks_names_the_profiles_that_make_it():
+def test_what_the_record_lacks_names_the_profiles_that_make_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "modules", lambda: tmp_path / "nothing shipped")
     words = solving.refusal(config.load("record"))
     assert "`--profile laptop` trains for about" in words or "is trained already" in words
     assert "`--profile smoke` shows the machinery" in words

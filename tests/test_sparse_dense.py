@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 from redlib import bench, claims, config, cost, datasets, figures, study
 from redlib.bench import sparse as bench_sparse
 from redlib.claims import sparse as source
-from redlib.sparse import corpus, designs, models, recommend, serving, spent, training
+from redlib.sparse import corpus, designs, models, pretrained, quantised, recommend, serving, spent, training
+from redlib.study import sparse as sparse_study
 from redlib.widgets import RecommendationWidget
 
 LINEUP = designs.lineup(300, 16, 2, specialists=(3,), context=64)
-SPARSE = {"sparse.seeds": 1, "sparse.specialists": [3], "sparse.pretrained": []}
+SPARSE = {"sparse.seeds": 1, "sparse.specialists": [3], "sparse.pretrained": ["tiny"]}
 by_name = pytest.mark.parametrize("name", LINEUP)
 
 
@@ -186,15 +188,29 @@ def test_a_step_with_a_cache_is_the_pass_over_the_whole_text(name):
 
 
 @torch.no_grad()
-def test_eight_bit_weights_are_close_and_a_quarter_of_the_size():
-    linear = torch.nn.Linear(32, 64, bias=False)
-    small, x = models.Int8Linear(linear), torch.randn(5, 32)
-    assert (small(x) - linear(x)).norm() < 0.02 * linear(x).norm()
-    assert small.weight.nbytes * 4 == linear.weight.nbytes
+@pytest.mark.parametrize(("bits", "error", "size"), [(8, 0.01, 4), (4, 0.12, 6)])
+@pytest.mark.parametrize("shape", [(32, 64), (40, 24)], ids=["whole groups", "padded"])
+def test_weights_of_few_bits_are_close_and_small_and_the_model_that_they_come_from_stays(bits, error, size, shape):
+    linear, x = torch.nn.Linear(*shape, bias=False), torch.randn(3, 5, shape[0])
+    small = quantised.KINDS[bits](linear)
+    assert small(x).dtype == torch.float32
+    assert (small(x) - linear(x)).norm() < error * linear(x).norm()
+    assert (small(x) - linear(x)).norm() > 0
+    if shape == (32, 64):
+        assert linear.weight.nbytes / sum(t.nbytes for t in small.buffers()) > size - 0.5
     dense = models.build(LINEUP["dense_b"])
     before = copy.deepcopy(dense.state_dict())
-    assert models.stored_bytes(models.quantised(dense)) < 0.6 * models.stored_bytes(dense)
+    assert models.stored_bytes(quantised.quantised(dense, bits)) < 0.65 * models.stored_bytes(dense)
     assert all(torch.equal(before[name], value) for name, value in dense.state_dict().items())
+
+
+@torch.no_grad()
+def test_four_bits_are_the_sixteen_evenly_spaced_values_of_a_group():
+    linear = torch.nn.Linear(quantised.GROUP, quantised.ROWS, bias=False)
+    values = torch.linspace(-1, 1, 16).repeat(2).expand(quantised.ROWS, -1)
+    linear.weight.copy_(values[:, torch.randperm(32)])
+    read = quantised.Int4Linear(linear)(torch.eye(quantised.GROUP)).T
+    torch.testing.assert_close(read, linear.weight.detach(), atol=0.01, rtol=0)
 
 
 # ---- corpus and training -----------------------------------------------------------------------------------------
@@ -249,6 +265,33 @@ def test_exact_means_that_greedy_decoding_writes_the_completion(documents):
             wrote.append(int(torch.equal(ids[0], made.ids[i, : made.lengths[i]])))
     assert found["exact"].tolist() == wrote
     assert found["tokens"].tolist() == (made.lengths - made.prompts).tolist()
+
+
+class Scripted(torch.nn.Module):
+    """Writes after each of some texts (token ids) the next token of its script, then END."""
+
+    def __init__(self, scripts, words, end):
+        super().__init__()
+        self.scripts, self.words, self.end = scripts, words, end
+
+    def forward(self, ids, use_cache, logits_to_keep, **state):
+        (before,) = state.values()
+        whole = ids if before is None else torch.cat([before, ids], 1)
+        following = [
+            next((s[len(row)] for s in self.scripts if s[: len(row)] == row), self.end) for row in whole.tolist()
+        ]
+        logits = F.one_hot(torch.tensor(following), self.words).float()[:, None]
+        return SimpleNamespace(logits=logits, **dict.fromkeys(state, whole))
+
+
+def test_an_answer_without_training_is_the_first_number_that_is_written(documents):
+    tokens = documents[1]
+    questions = ["What is 4 plus 5?", "What is 14 plus 3?", "What is 2 plus 2?", "What is 4 plus 4?"]
+    wrote = [" 9.", "\n17 or", "four, 4", " 88"]
+    texts = [pretrained.WORDING.format(q) + w for q, w in zip(questions, wrote, strict=True)]
+    scripts = [[*tokens(text, add_special_tokens=False)["input_ids"], tokens.eos_token_id] for text in texts]
+    model = Scripted(scripts, len(tokens), tokens.eos_token_id)
+    assert pretrained.right(model, tokens, questions, [9, 17, 4, 8]).tolist() == [True, True, False, False]
 
 
 def test_the_load_balance_term_is_one_at_equal_use_and_larger_otherwise():
@@ -379,10 +422,13 @@ def test_the_parts_of_the_time_are_there_and_none_is_negative(name):
         (lambda: designs.Design("dense", 9, 10, 1, 8), "width must be a multiple of 8, got 10"),
         (lambda: designs.Design("specialists", 9, 8, 1, 8, 3, 3, 1.5), "threshold must be a weight between 0 and 1"),
         (lambda: models.build(LINEUP["moe_top1"], backend="fast"), "unknown back end 'fast' for experts; valid"),
+        (lambda: quantised.quantised(models.build(LINEUP["dense_b"]), 2), "weights can have 8 or 4 bits, got 2"),
         (lambda: serving.in_turns({}, 0), "repeats must be at least 1, got 0"),
         (lambda: bench_sparse.run(price=0.0), "a price per hour must be positive, got 0.0"),
         (lambda: bench_sparse.run(protocol="both"), "unknown protocol 'both'; valid protocols: serving, source"),
         (lambda: config.load("smoke", {"sparse.price": -1.0}), "invalid value -1.0 for field 'sparse.price'"),
+        (lambda: config.load("smoke", {"sparse.batches": [1, 0]}), "invalid value 0 for field 'sparse.batches"),
+        (lambda: config.load("smoke", {"sparse.batches": []}), "invalid value .* for field 'sparse.batches'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(call, message):
@@ -496,6 +542,10 @@ def tables(cache):
 def test_the_tables_are_whole_and_their_counts_agree(tables):
     _, made = tables
     sizes = made["models"].pivot(index="method", columns="metric", values="value")
+    small = sizes.loc[list(quantised.OF_DENSE)]
+    assert (small["stored_bytes"] < sizes.loc["dense_b", "stored_bytes"]).all()
+    assert (small["total"] == sizes.loc["dense_b", "total"]).all()
+    sizes = sizes.drop(index=list(quantised.OF_DENSE))
     assert (sizes["total"] == sizes["total_counted"]).all()
     assert (sizes["flops"] == sizes["flops_counted"]).all()
     rows = made["quality"]
@@ -515,16 +565,49 @@ def test_every_root_cause_and_recommendation_gets_a_verdict(tables):
     assert set(causes["verdict"]) <= {claims.HOLDS, claims.FAILS, claims.OPEN}
     decided = source.decisions(made["quality"], made["serving"], made["growth"], profile.sparse.price)
     assert set(decided["verdict"]) <= {source.KEPT, source.CHANGED, source.UNKNOWN}
-    assert len(decided) == 7
+    assert len(decided) == 10
     options = source.options(made["quality"], made["serving"])
     assert set(options["batch"]) == set(profile.sparse.batches)
-    assert options.loc[options["model"] == "dense_b_int8", "loss"].isna().all()
+    assert options.loc[options["loss"].isna(), "model"].unique().tolist() == ["tiny"], "the one that was not trained"
+
+
+def test_a_pretrained_model_is_measured_where_it_is_at_hand_and_the_profiles_own_always(monkeypatch):
+    monkeypatch.setattr(sparse_study.backbone, "present", lambda name: False)
+    asked = {**SPARSE, "sparse.pretrained": ["tiny", "qwen3-0.6b"]}
+    assert sparse_study.at_hand(config.load("smoke", asked)) == ["tiny"]
+
+
+def test_the_default_price_is_the_sources():
+    assert config.load("full").sparse.price == serving.PRICE
+
+
+def test_advice_about_memory_follows_losses_and_bytes(tables):
+    profile, made = tables
+    rows = made["quality"]
+
+    def verdict(claim, method, other, low, high, bytes_=None):
+        frame, served = rows.copy(), made["serving"].copy()
+        here = (frame["method"] == method) & (frame["metric"] == f"loss_minus_{other}") & (frame["group"] == "all")
+        frame.loc[here, ["value", "low", "high"]] = [(low + high) / 2, low, high]
+        if bytes_:
+            whole = (served["method"] == method) & (served["metric"] == "bytes") & (served["group"] == "all")
+            served.loc[whole, "value"] = bytes_
+        found = source.decisions(frame, served, made["growth"], profile.sparse.price).set_index("recommendation")
+        return found.loc[claim, "verdict"]
+
+    spare, four = "optimise memory rather than use sparsity", "dense_b_int4"
+    assert verdict(spare, four, "moe_top1", -0.1, 0.1, 1.0) == source.KEPT
+    assert verdict(spare, four, "moe_top1", 0.1, 0.2, 1.0) == source.CHANGED
+    assert verdict(spare, four, "moe_top1", -0.1, 0.1, 1e12) == source.CHANGED
+    benefit = "the router adds overhead without benefits"
+    limits = {(-0.2, -0.1): source.CHANGED, (0.1, 0.2): source.KEPT, (-0.1, 0.1): source.UNKNOWN}
+    assert {limit: verdict(benefit, "moe_top1", "dense_a", *limit) for limit in limits} == limits
 
 
 def test_figures_draw_every_model(tables):
     _, made = tables
     fig = figures.draw_quality_speed(made["quality"], made["serving"], 2, "smoke")
-    assert len(fig.axes[0].containers) == len(LINEUP)
+    assert len(fig.axes[0].containers) == len(LINEUP) + len(quantised.OF_DENSE)
     fig = figures.draw_time_parts(made["time"], "smoke")
     assert len(fig.axes[0].patches) == len(LINEUP) * len(spent.PARTS)
     fig = figures.draw_growth(made["growth"], "smoke")
@@ -540,7 +623,7 @@ def test_the_benchmark_writes_csv_and_json_only_when_asked(protocol, tmp_path, m
     frame = bench.run("sparse", {"quick": True, "price": 3.6, "protocol": protocol, "write": protocol == "serving"})
     rate = "system_tokens_per_second" if protocol == "serving" else "tokens_per_second"
     rows = frame.pivot(index="case", columns="metric", values="value")[[rate, "cost_per_million"]].dropna()
-    assert len(rows) == 9
+    assert len(rows) == 8 + len(quantised.OF_DENSE)
     np.testing.assert_allclose(rows["cost_per_million"] * rows[rate], 1000)
     there = {path.name for path in tmp_path.rglob("*.*")}
     assert there == ({"sparse.csv", "sparse.json"} if protocol == "serving" else set())

@@ -14,14 +14,17 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 import psutil
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from redlib import config, paths, sweep
 from redlib.__main__ import main
 from redlib.features import forward
+from redlib.study import ablations
 from redlib.study.ablation_runs import run_stage
 from redlib.study.ablations import Run
 from redlib.study.data import features_of
@@ -303,6 +306,78 @@ def test_a_full_disk_is_said_and_costs_nothing_that_is_there(made):
     assert not folder.exists()
     assert not list(folder.parent.glob(".*.tmp"))
     assert sweep.run(made, [run, *RUNS], Inline(), say=quiet).made == [f"ablation ({run.name})"]
+
+
+@dataclass(frozen=True)
+class Writes:
+    """A job that writes one large file in the manner of one of the study's formats."""
+
+    name: str
+    needs: tuple[str, ...] = ()
+
+    @property
+    def key(self):
+        return self.name
+
+    def make(self):
+        big = np.zeros(100_000)
+        ways = {
+            "safetensors": lambda file: save_file({"big": torch.from_numpy(big)}, file),
+            "npy": lambda file: np.save(file, big),
+            "parquet": lambda file: pd.DataFrame({"big": np.random.default_rng(0).random(100_000)}).to_parquet(file),
+            "json": lambda file: paths.write_json(file, big.tolist()),
+        }
+        Stage(self.name, 1, {}, lambda stage, out: ways[self.name](out / f"big.{self.name}")).run(quiet)
+
+
+def test_a_full_disk_is_said_alike_whoever_writes(own_cache):
+    jobs = [Writes(name) for name in ("safetensors", "npy", "parquet", "json")]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+        report = sweep.schedule(jobs, Inline(), say=quiet)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert set(report.failed) == {job.name for job in jobs}
+    assert {said.partition(" (")[0] for said in report.failed.values()} == {
+        "the disk is full or a file may not grow further"
+    }
+    assert not [file for file in (own_cache / "stages").rglob("*") if file.is_file() and file.suffix != ".lock"]
+    assert sweep.schedule(jobs, Inline(), say=quiet).failed == {}
+
+
+def test_a_job_whose_worker_is_killed_fails_alone_and_the_others_are_made(own_cache, tmp_path):
+    class Loses(Inline):
+        def submit(self, call, job, *rest):
+            if job.name != "dies":
+                return super().submit(call, job, *rest)
+            with sweep.Processes(1) as pool:
+                lost = pool.submit(os.abort)
+                lost.exception()
+                return lost
+
+    log = str(tmp_path / "log")
+    jobs = [Toy("first", log), Toy("dies", log), Toy("behind", log, needs=("dies",)), Toy("last", log)]
+    report = sweep.schedule(jobs, Loses(), say=quiet)
+    assert report.failed == {
+        "dies": "WorkerDied: its worker died 2 times: killed, or out of memory",
+        "behind": "needs dies, which failed",
+    }
+    assert sorted((tmp_path / "log").read_text().split()) == sorted(report.made) == ["first", "last"]
+    assert not list(own_cache.rglob("*.tmp"))
+
+
+def test_the_runs_that_tune_layers_are_a_sweep_of_their_own():
+    profile, runs = sweep.read(sweep.TUNED, "laptop")
+    assert {run.recipe for run in runs} == {"source"}
+    assert {run.base_share for run in runs} == {None, 0.01, 0.05, 0.5, 1.0}
+    assert {run.tuned_layers for run in runs} == {None, 0, 1, 3}
+    assert {run.seeds for run in runs if not run.changes} == {3}
+    assert {run.seeds for run in runs if run.changes} == {1}
+    assert not set(runs) & set(sweep.read(sweep.ABLATIONS, "laptop")[1])
+    for run in runs:
+        made = ablations.setting(profile, run).recipe
+        assert made.base.max_epochs <= profile.ablations.tuned_epochs
 
 
 def test_the_table_of_a_sweep_keeps_its_rows_and_adds_those_of_changed_runs(made, tmp_path, monkeypatch):

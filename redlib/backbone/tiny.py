@@ -1,11 +1,14 @@
 """A random decoder of 4 layers with a digit-level tokenizer, both made in code: proves machinery, never evidence."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from redlib import paths
 from redlib.backbone import identity
 
 PAD = "<|pad|>"
@@ -39,6 +42,21 @@ def build() -> tuple[Any, Any, str]:
         model = transformers.Qwen3Model(config)
     tensors = [(name, "F32", list(t.shape), t.numpy().tobytes()) for name, t in sorted(model.state_dict().items())]
     return model, tokenizer, identity.weights_id(tensors, tokenizer, config)
+
+
+def weights_id() -> str:
+    """Its identity; noted in the cache when it is first asked for, since building takes seconds of imports."""
+    made_by = [
+        torch.__version__,
+        transformers.__version__,
+        Path(__file__).read_text(),
+        Path(identity.__file__).read_text(),
+    ]
+    folder = paths.cache() / "backbones" / f"tiny-{paths.digest(made_by)[:8]}"
+    note = folder / "meta.json"
+    if not note.is_file():
+        paths.write_json(note, {"weights_id": build()[2]})
+    return json.loads(note.read_text())["weights_id"]
 
 
 def _tokenizer() -> transformers.PreTrainedTokenizerFast:

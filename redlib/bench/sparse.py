@@ -5,7 +5,7 @@ import torch
 
 from redlib import datasets, paths
 from redlib.bench.measuring import Line, report
-from redlib.sparse import corpus, designs, models, serving, training
+from redlib.sparse import corpus, designs, models, quantised, serving, training
 
 ROWS, PROMPT, NEW = 4_000, 64, 16  # texts of each task; tokens of a prompt and of an answer
 SIZES = {True: (64, 60, (1, 8), 3), False: (128, 600, (1, 8, 32), 5)}  # quick? -> width, steps, batches, repeats
@@ -34,7 +34,9 @@ def run(
         last = training.train(model, train, steps, 64, 3e-3, 0.1, seed=0).iloc[-1]
         print(f"{name}: {last['tokens']:,} tokens, loss {last['loss']:.3f}, {last['seconds']:.0f} s", flush=True)
         lines += _sizes(name, design, model, training.score(model, test))
-    built["dense_b_int8"] = models.quantised(built["dense_b"])
+    for name, bits in quantised.OF_DENSE.items():
+        small = built[name] = quantised.quantised(built["dense_b"], bits)
+        lines += _sizes(name, designs.lineup(len(tokens), width, 2)["dense_b"], small, training.score(small, test))
     texts = (test.about["prompt"] + test.about["completion"]).tolist()
     for batch in batches if protocol == "serving" else (serving.SOURCE_PROMPTS,):
         lines += _timed(built, corpus.prompts(texts, tokens, batch, PROMPT), repeats, protocol, price)

@@ -62,6 +62,13 @@ def _assembled(assembly: pd.DataFrame) -> Iterator[tuple]:
     said = f"with the router in bfloat16 the accuracy of single steps moves by no more than {ALIKE}"
     measured = f"{cast - one:+.4f}; {changed:.2%} of all steps get another value"
     yield "4.5.5", "parts in other precisions combine", said, measured, HOLDS if abs(cast - one) <= ALIKE else FAILS
+    asked = assembly[(assembly["group"] == "questions") & (assembly["metric"] == "value_accuracy")]
+    if asked.empty:
+        return
+    one, cast = (pick(asked[asked["variant"].str.endswith(end)])["value"] for end in ("/single", ",planner=bfloat16"))
+    said = f"with planner and router in bfloat16 the share of questions answered right moves by no more than {ALIKE}"
+    verdict = HOLDS if abs(cast - one) <= ALIKE else FAILS
+    yield "4.5.5", "the whole system combines, planner included", said, f"{one:.3f} and {cast:.3f}", verdict
 
 
 def _lengths(rows: pd.DataFrame, method: str) -> list[pd.Series]:

@@ -156,7 +156,9 @@ def options(quality: pd.DataFrame, serving: pd.DataFrame) -> pd.DataFrame:
 def decisions(quality: pd.DataFrame, serving: pd.DataFrame, growth: pd.DataFrame, price: float) -> pd.DataFrame:
     """The source's recommendations with a verdict each: kept, changed or not decidable here (columns DECISION)."""
     table = options(quality, serving)
-    found = [_cost(quality, serving), _larger(growth), *_memory(table, price), _quantised(table)]
+    tight = table[table["batch"] == table["batch"].min()].set_index("model")["memory_bytes"]
+    found = [_cost(quality, serving), _benefit(quality), _larger(growth), *_memory(table, tight, price)]
+    found += [_quantised(tight), _rather(quality, tight), _fourth(quality)]
     found += [
         ("test edge devices", "needs such a device", "none at hand", UNKNOWN),
         ("reconsider at multi-GPU scale", "needs several GPUs", "none at hand", UNKNOWN),
@@ -193,9 +195,15 @@ def _larger(growth: pd.DataFrame) -> tuple:
     return "larger dense models perform better than a mixture", test, f"{cell(wide)} times the tokens a second", verdict
 
 
-def _memory(table: pd.DataFrame, price: float) -> Iterator[tuple]:
+def _benefit(quality: pd.DataFrame) -> tuple:
+    gap = pick(quality, method="moe_top1", metric="loss_minus_dense_a", group="all", seed="all")
+    test = "moe_top1 has no lower held-out loss than dense_a, at equal active parameters and equal tokens"
+    verdict = {HOLDS: KEPT, FAILS: CHANGED, OPEN: UNKNOWN}[judge(gap["low"], gap["high"])]
+    return "the router adds overhead without benefits", test, f"loss minus that of dense_a {cell(gap)}", verdict
+
+
+def _memory(table: pd.DataFrame, tight: pd.Series, price: float) -> Iterator[tuple]:
     one = table["batch"].min()
-    tight = table[table["batch"] == one].set_index("model")["memory_bytes"]
     ratio = tight["moe_top1"] / tight["dense_a"]
     yield (
         "consider the mixture where memory is short (3 to 5 times less)",
@@ -214,9 +222,27 @@ def _memory(table: pd.DataFrame, price: float) -> Iterator[tuple]:
     )
 
 
-def _quantised(table: pd.DataFrame) -> tuple:
-    tight = table[table["batch"] == table["batch"].min()].set_index("model")["memory_bytes"]
-    eight, mixture = (tight[name] / tight["dense_b"] for name in ("dense_b_int8", "moe_top1"))
-    measured = f"{eight:.2f} times the memory of dense_b (moe_top1: {mixture:.2f})"
-    test = "dense_b with 8-bit weights needs less memory than the mixture"
-    return "profile quantised dense models", test, measured, KEPT if eight < mixture else CHANGED
+def _quantised(tight: pd.Series) -> tuple:
+    eight, four, mixture = (tight[name] / tight["dense_b"] for name in ("dense_b_int8", "dense_b_int4", "moe_top1"))
+    measured = f"{four:.2f} times the memory of dense_b (8 bits: {eight:.2f}; moe_top1: {mixture:.2f})"
+    test = "dense_b with 4-bit weights needs less memory than the mixture"
+    return "profile int4 quantised dense models", test, measured, KEPT if four < mixture else CHANGED
+
+
+def _rather(quality: pd.DataFrame, tight: pd.Series) -> tuple:
+    gap = pick(quality, method="dense_b_int4", metric="loss_minus_moe_top1", group="all", seed="all")
+    less = tight["dense_b_int4"] / tight["moe_top1"]
+    test = "dense_b with 4-bit weights needs less memory than moe_top1, and its held-out loss is not measurably higher"
+    measured = f"{less:.2f} times the memory; loss minus that of moe_top1 {cell(gap)}"
+    return "optimise memory rather than use sparsity", test, measured, KEPT if less < 1 and gap["low"] <= 0 else CHANGED
+
+
+def _fourth(quality: pd.DataFrame) -> tuple:
+    claim, test = "profile 4 experts", "4 specialists have a lower held-out loss than 3, one of them running"
+    rows = quality[(quality["method"] == "alchemist_sparse_4") & (quality["metric"] == "loss_minus_alchemist_sparse_3")]
+    rows = rows[(rows["group"] == "all") & (rows["seed"] == "all")]
+    if rows.empty:
+        return claim, test, "not both were trained at this profile", UNKNOWN
+    gap = rows.iloc[0]
+    verdict = {HOLDS: KEPT, FAILS: CHANGED, OPEN: UNKNOWN}[judge(-gap["high"], -gap["low"])]
+    return claim, test, f"loss minus that of 3 {cell(gap)}", verdict

@@ -11,7 +11,7 @@ from redlib.commands.shown import add_profile, duration
 def add(commands) -> None:
     """Register sweep."""
     sweep = commands.add_parser("sweep", help="many runs at once, on this machine or on a Ray cluster")
-    sweep.add_argument("file", metavar="FILE", help="a TOML file of runs, or ablations: those of the study")
+    sweep.add_argument("file", metavar="FILE", help="a TOML file of runs, or ablations or tuned: those of the study")
     add_profile(sweep, "auto")
     sweep.add_argument(
         "--set", action="append", default=[], metavar="FIELD=VALUE", help="replace a field of the profile"

@@ -6,7 +6,7 @@ that names the valid ones. A stage hashes only the parts of the profile that it 
 
 from redlib.config.loading import load
 from redlib.config.profiles import PROFILES
-from redlib.config.recipes import PlusForm, RedPlus
+from redlib.config.recipes import PlusBeyond, PlusForm, PlusParts, RedPlus
 from redlib.config.sections import (
     PARTS,
     Ablations,
@@ -27,6 +27,7 @@ from redlib.config.sections import (
     Probe,
     Profile,
     Recipe,
+    Schedule,
     Selection,
     Sparse,
     Split,
@@ -51,13 +52,16 @@ __all__ = [
     "Nested",
     "Operations",
     "PlannerTraining",
+    "PlusBeyond",
     "PlusForm",
+    "PlusParts",
     "Pooling",
     "Population",
     "Probe",
     "Profile",
     "Recipe",
     "RedPlus",
+    "Schedule",
     "Selection",
     "Sparse",
     "Split",

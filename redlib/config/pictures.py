@@ -31,7 +31,7 @@ class Nested(Config):
     lr: float = Field(2e-3, gt=0)
     weight_decay: float = Field(0.05, ge=0)
     batch: int = Field(32, gt=0)
-    arms: tuple[str, ...] = ("nested", "gate", "random", "drop", "depths", "grouped")
+    arms: tuple[str, ...] = ("nested", "gate", "random", "drop", "depths", "grouped", "grouped_weighted")
     narrow: tuple[int, ...] = Field((16, 32, 48), description="features of smaller plain models")
     budgets: tuple[float, ...] = (0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.95)
     shown: int = Field(6, gt=0, description="held-out pictures whose routing maps are kept")

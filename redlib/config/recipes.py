@@ -8,6 +8,10 @@ from redlib.config.base import Config
 
 Split = Literal["text", "structure", "phrasing"]
 Pooling = Literal["mean", "mean_skip_first", "last"]
+PlusTask = Literal["task1", "task2"]
+PlusQuestion = Literal[
+    *("readout", "depth", "token_layers", "data", "base_share", "foreign_share", "rank", "router_target", "experts")
+]
 
 
 class Training(Config):
@@ -47,14 +51,66 @@ class PlusForm(Recipe):
     layers: int = Field(0, ge=0, description="light layers over token states; 0: a small network on pooled features")
     heads: int = Field(6, gt=0, description="attention heads of a light layer")
     positions: int = Field(128, gt=0, description="tokens of a text, at most, that light layers read")
+    readout: Literal["fourier", "digits", "linear"] = Field("fourier", description="how the classifier says a value")
     periods: tuple[int, ...] = Field((2, 5, 10, 20, 50, 100, 200), description="of the Fourier readout")
+    groups: int | None = Field(None, gt=1, description="experts, each for as many texts; None: one a range")
     foreign_share: float = Field(0.25, ge=0, lt=1, description="share of an expert's rows that are of other ranges")
+    router_target: Literal["range", "value", "both"] = Field(
+        "range", description="of the router: the expert's range; the answer, through the frozen experts; both"
+    )
     seeds: dict[Split, int] = Field({"structure": 5, "text": 1, "phrasing": 2})
+
+
+class PlusParts(Config):
+    """What each part of `red_plus` is worth: which questions are asked of which task on the structure split, and the
+    values that are tried beside the form's own, one at a time. Questions of Task 2 but the last four train its base
+    again: minutes a value and seed."""
+
+    rows: int = Field(16_000, gt=0, description="texts of each task")
+    seeds: int = Field(3, gt=0)
+    epochs: dict[PlusTask, int] = Field({"task1": 30, "task2": 26}, description="of the base")
+    questions: dict[PlusTask, tuple[PlusQuestion, ...]] = Field(
+        {
+            "task1": (
+                *("readout", "depth", "data", "base_share", "foreign_share", "rank", "router_target", "experts"),
+            ),
+            "task2": (
+                *("readout", "depth", "token_layers", "data", "base_share"),
+                *("foreign_share", "rank", "router_target", "experts"),
+            ),
+        }
+    )
+    readouts: tuple[str, ...] = ("linear", "digits")
+    depths: dict[PlusTask, tuple[int, ...]] = Field({"task1": (0, 2, 4, 12, 16), "task2": (0, 4, 12)})
+    token_layers: tuple[int, ...] = (0, 1)
+    data: tuple[int, ...] = Field((1_600, 3_200, 6_400), description="training rows of all parts")
+    base_shares: tuple[float, ...] = (0.1, 0.5, 1.0)
+    foreign_shares: tuple[float, ...] = (0.0, 0.25, 0.5)
+    ranks: tuple[int, ...] = (8, 24, 144)
+    router_targets: tuple[str, ...] = ("range", "value", "both")
+    experts: tuple[int, ...] = (2, 10, 20)
+
+
+class PlusBeyond(Config):
+    """Beyond the training domain of `red_plus`: longer chains and larger numbers than it was trained on."""
+
+    longer_rows: int = Field(4_000, gt=0, description="chains of five and six operations, none of them in training")
+    wide_rows: int = Field(16_000, gt=0, description="additions of larger operands")
+    operands: tuple[int, int] = (2, 99)
+    hi: int = Field(200, description="the largest value that the readout is asked for")
+    edges: tuple[int, ...] = (40, 80, 120, 160)
+    data: tuple[int, ...] = Field((1_600, 12_800), description="wide training rows, where all parts are trained anew")
+    seeds: int = Field(3, gt=0, description="at most those of the structure split")
+    widths: tuple[int, ...] = Field((5, 10, 20, 25, 33, 50), description="values of a range, of other partitions")
+    shifts: int = Field(4, gt=0, description="places of the first boundary, of every width")
 
 
 class RedPlus(Config):
     """RED over a base that says a value as points on circles: on pooled features for Task 1, on token states for
-    Task 2 (steps `operations`)."""
+    Task 2 (steps `operations`), and on pooled features for single steps, whose experts belong to operations."""
 
     task1: PlusForm
     task2: PlusForm
+    steps: PlusForm
+    parts: PlusParts = PlusParts()
+    beyond: PlusBeyond = PlusBeyond()

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from redlib.config.base import Config
 from redlib.config.pictures import Nested
@@ -104,6 +104,18 @@ class Hardness(Config):
     rows: int = Field(16_000, gt=0, description="texts of each arm")
 
 
+class Schedule(Config):
+    """Recipe `chosen` trained longer at a falling learning rate, beside its own steady one."""
+
+    settings: tuple[tuple[str, Split], ...] = Field(
+        (("task1", "structure"), ("operations", "structure"), ("single_heavy", "text")),
+        description="`task1` or what Task 2 calls steps, and a split that the profile trains",
+    )
+    seeds: int = Field(3, gt=0, description="at most: those that the main table has")
+    epochs: int = Field(80, gt=0, description="of experts; routers and controls run all that a steady rate may")
+    final_rate: float = Field(0.02, gt=0, le=1, description="share of the learning rate that is left at the end")
+
+
 class Arithmetic(Config):
     """Where the arithmetic is: probes at named tokens by depth, on validation rows of the structure split only."""
 
@@ -136,7 +148,8 @@ Question = Literal[
 
 class Ablations(Config):
     """RED with one thing changed at a time (the source, 4.9): which questions are asked on which split, and the values
-    that are tried beside the recipe's own. `tuned_layers` and `tuned_share` train layers of the backbone: hours."""
+    that are tried beside the recipe's own. `tuned_layers` and `tuned_share` train layers of the backbone, for hours:
+    they are asked apart, on split `structure` (`python -m redlib sweep tuned`)."""
 
     rows: int = Field(16_000, gt=0, description="texts of each task")
     seeds: int = Field(5, gt=0)
@@ -161,6 +174,7 @@ class Ablations(Config):
     top: tuple[int, ...] = Field((1, 2, 3), description="how many of the weights count")
     balance: tuple[float, ...] = Field((0.1, 1.0), description="weights of the loss that asks for equal loads")
     tuned_layers: tuple[int, ...] = (0, 1, 3)
+    tuned_epochs: int = Field(6, gt=0, description="of a base that tunes layers, at most: all of them in three hours")
 
 
 class PlannerTraining(Training):
@@ -187,19 +201,19 @@ class Sparse(Config):
     width: int = Field(128, gt=0)
     layers: int = Field(2, gt=0)
     experts: int = Field(4, gt=1, description="experts of a layer; twice as many of half the size in the top-2 model")
-    specialists: tuple[int, ...] = (3, 4)
+    specialists: tuple[PositiveInt, ...] = (3, 4)
     steps: int = Field(1_200, gt=0, description="of training, equal for all")
     training: Training = Training(lr=3e-3, weight_decay=0.1, batch=64)
     balance: float = Field(0.1, ge=0, description="weight of the load-balance loss")
     seeds: int = Field(3, gt=0)
     test_rows: int = Field(1_000, gt=0, description="held-out documents of a kind that quality is measured on")
     prompt: int = Field(64, gt=0, description="tokens of a prompt")
-    prompts: tuple[int, ...] = Field((16, 256), description="further lengths, with one request at a time")
+    prompts: tuple[PositiveInt, ...] = Field((16, 256), description="further lengths, with one request at a time")
     new: int = Field(16, gt=1, description="tokens of an answer")
-    batches: tuple[int, ...] = (1, 8, 32)
+    batches: tuple[PositiveInt, ...] = Field((1, 8, 32), min_length=1)
     repeats: int = Field(5, gt=0)
-    widths: tuple[int, ...] = Field((128, 256, 512, 1024), description="of untrained models, for growth")
-    expert_counts: tuple[int, ...] = Field((2, 4, 8, 16), description="of untrained models, for growth")
+    widths: tuple[PositiveInt, ...] = Field((128, 256, 512, 1024), description="of untrained models, for growth")
+    expert_counts: tuple[PositiveInt, ...] = Field((2, 4, 8, 16), description="of untrained models, for growth")
     pretrained: tuple[str, ...] = Field(("smollm2-135m", "qwen3-0.6b"), description="those at hand are measured")
     price: float = Field(0.526, gt=0, description="of an hour of the machine; set your own")
 
@@ -225,6 +239,7 @@ class Profile(Config):
     arithmetic: Arithmetic = Arithmetic()
     fair: Fair = Fair()
     hardness: Hardness = Hardness()
+    schedule: Schedule = Schedule()
     nested: Nested = Nested()
     decomposer: Decomposer = Decomposer()
     ablations: Ablations = Ablations()

@@ -36,6 +36,7 @@ STEPS = {
     "operands": Steps({1: 50, 2: 30, 3: 20}),  # "two-step" has two operands: the clarification of 4.7
     "single_heavy": Steps({1: 80, 2: 10, 3: 6, 4: 4}, even_signs=False),  # 80 % with one operation: 4.7
     "programs": Steps({2: 20, 3: 40, 4: 40}),  # records of the step decomposer, 2:4:4: 4.2.7
+    "longer": Steps({5: 50, 6: 50}),  # ours: longer chains than any method is trained on
 }
 _TILTS = (1e-6, 1e6)  # how many times likelier one more - may make a chain
 _TRIES = 1_000  # draws for every chain wanted, before it is said that too few keep their partial results in bounds

@@ -7,13 +7,13 @@ valid programs by a `Grammar`. `Symbolic` is the parser in the same role. `error
 from redlib.decomposer import errors
 from redlib.decomposer.decoding import Written, greedy
 from redlib.decomposer.grammar import Grammar
-from redlib.decomposer.planner import FORMAT, Plan, Planner, Symbolic, line_probabilities, load, new
+from redlib.decomposer.planner import PART, Plan, Planner, Symbolic, line_probabilities, load, new
 from redlib.decomposer.queries import check
 from redlib.decomposer.sequences import Sequences, margins, prompts, spelled
 from redlib.decomposer.writer import Writer
 
 __all__ = [
-    "FORMAT",
+    "PART",
     "Grammar",
     "Plan",
     "Planner",

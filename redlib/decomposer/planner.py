@@ -1,25 +1,28 @@
 """From a text to a program: the trained planner, and a symbolic one to compare it with."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from torch import Tensor, nn
 
-from redlib import paths, phrasing
+from redlib import modules, phrasing
 from redlib.backbone import Backbone
 from redlib.decomposer import errors, queries
 from redlib.decomposer.decoding import Written, greedy
 from redlib.decomposer.grammar import Grammar
+from redlib.decomposer.layers import Tokens
 from redlib.decomposer.sequences import prompts
 from redlib.decomposer.writer import Writer
 from redlib.programs import Program
 
-FORMAT = "redlib-planner/1"
+PART = "decomposer"  # its name in a module file
+EARLY = "redlib-planner/1"  # of files that were written before planners were modules: they can still be read
 REQUIRED = ("weights_id", "backbone", "top_layers", "max_operations", "largest", "split", "seed")
 
 
@@ -73,31 +76,49 @@ class Planner:
         said = self.grammar.text(self.backbone, written.tokens)
         return Plan(text, said, line_probabilities(self.grammar, written))
 
-    def save(self, path: Path) -> None:
-        """Write the writer's weights with the passport atomically, as safetensors."""
-        tensors = {name: value.detach().cpu().contiguous() for name, value in self.writer.state_dict().items()}
-        record = self.passport | {"format": FORMAT}
-        with paths.atomic_file(Path(path)) as temporary:
-            save_file(tensors, temporary, metadata={"passport": json.dumps(record, sort_keys=True)})
+    def save(self, path: Path, texts: Sequence[str] = (), half: bool = False) -> None:
+        """Write the writer as a module file, with the planner's passport (ValueError for one that lacks a field).
+
+        texts: with their programs behind them (`spelled`), for the probe batch; half: keep the weights in bfloat16.
+        """
+        config = {name: self.passport[name] for name in ("top_layers", "max_operations", "largest")}
+        part, about = modules.State(self.writer.state_dict(), config), self.passport
+        place = (about["layer"], about["pooling"], about["top_layers"])
+        probe = modules.Probe.of(self.backbone, texts, *place) if texts else None
+        answer = partial(_answer, self.backbone, self.grammar)
+        modules.save(path, {PART: part}, about, probe=probe, half=(PART,) if half else (), answer=answer)
+
+
+def _answer(backbone: Backbone, grammar: Grammar, parts: Mapping[str, nn.Module]) -> modules.Answer:
+    """The logits (n, V) after every token of the probe's texts."""
+    writer = _filled(backbone, grammar, parts)
+
+    def answer(read: tuple[Tensor, Tensor]) -> Tensor:
+        states, mask = (t.to(backbone.device) for t in read)
+        return writer.say(states[mask], Tokens(*mask.nonzero(as_tuple=True), len(mask))).cpu()
+
+    return answer
+
+
+def _filled(backbone: Backbone, grammar: Grammar, parts: Mapping[str, nn.Module]) -> Writer:
+    writer = Writer.of(backbone, grammar)
+    writer.load_state_dict(parts[PART].tensors)
+    return writer.eval().requires_grad_(False)
 
 
 def load(path: Path, backbone: Backbone) -> Planner:
-    """A saved planner on its backbone.
+    """A saved planner on its backbone; what `modules.load` refuses, it refuses.
 
     Raises FileNotFoundError where there is no file, ValueError for a file that holds no planner and for another
-    backbone than the one it was trained on.
+    backbone, or another boundary, than it was trained on.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no planner {path.name!r} in {path.parent}")
-    try:
-        with safe_open(path, "pt") as file:
-            passport = json.loads((file.metadata() or {})["passport"])
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path.name!r} holds no planner (truncated or foreign file): {error}") from None
-    if passport.get("format") != FORMAT:
-        raise ValueError(f"{path.name!r} has format {passport.get('format')!r}; this version reads {FORMAT!r}")
+    early = _early(path)
+    passport = early[1] if early else modules.read_passport(path)
+    if "top_layers" not in passport:
+        raise ValueError(f"{path.name!r} holds no planner but {passport['kind']}")
     if (passport["weights_id"], passport["top_layers"]) != (backbone.weights_id, backbone.layers - backbone.boundary):
         raise ValueError(
             f"the planner was trained on {passport['backbone']} (weights {passport['weights_id'][:12]}, top "
@@ -105,9 +126,22 @@ def load(path: Path, backbone: Backbone) -> Planner:
             f"{backbone.weights_id[:12]}, top {backbone.layers - backbone.boundary} layers)"
         )
     planner = new(backbone, passport)
-    planner.writer.load_state_dict(weights)
-    planner.writer.eval().requires_grad_(False)
-    return planner
+    answer = partial(_answer, backbone, planner.grammar)
+    parts = early[0] if early else modules.load(path, backbone, answer)[0]
+    return Planner(backbone, planner.grammar, _filled(backbone, planner.grammar, parts), passport)
+
+
+def _early(path: Path) -> tuple[dict[str, modules.State], dict[str, Any]] | None:
+    """Parts and passport of an early file; None for any other."""
+    try:
+        with safe_open(path, "pt") as file:
+            passport = json.loads((file.metadata() or {}).get("passport", "{}"))
+            if passport.get("format") != EARLY:
+                return None
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError):  # `modules` says what is wrong with it
+        return None
+    return {PART: modules.State(tensors, {})}, passport
 
 
 def new(backbone: Backbone, passport: dict[str, Any]) -> Planner:

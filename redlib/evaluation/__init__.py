@@ -7,7 +7,7 @@ population of operand pairs, `Sweep` follows a method along the value axis and `
 
 from redlib.evaluation.boundaries import near_boundaries
 from redlib.evaluation.errors import ERROR_KINDS, digit, error_kinds, signed_errors
-from redlib.evaluation.history import epochs, training_curves
+from redlib.evaluation.history import epochs, onset, training_curves
 from redlib.evaluation.levels import ACCURACY_LEVELS, MACRO_F1_LEVELS, level, levels
 from redlib.evaluation.maps import bias_by_value, operand_map, range_confusion
 from redlib.evaluation.population import pair_maps
@@ -34,6 +34,7 @@ __all__ = [
     "level",
     "levels",
     "near_boundaries",
+    "onset",
     "operand_map",
     "pair_maps",
     "predict",

@@ -42,3 +42,11 @@ def epochs(history: pd.DataFrame, limits: dict[str, int], task: str = "task1", r
             where = (task, variant, split, "validation", name, "all", "all", metric)
             rows.append((*where, series.mean(), len(series), series.min(), series.max(), run))
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def onset(history: pd.DataFrame) -> dict[str, float]:
+    """When a part of one seed begins to know rows that it does not train on: `onset_epoch`, the first epoch whose
+    validation accuracy is at least half of the best one, and that `best_accuracy`; the epoch is NaN if it is 0."""
+    curve = history.set_index("epoch")["valid_accuracy"].sort_index()
+    best = float(curve.max())
+    return {"onset_epoch": float(curve.index[curve >= best / 2][0]) if best else float("nan"), "best_accuracy": best}

@@ -10,7 +10,7 @@ BAR = 24  # characters of a full bar
 
 def card(e: Explanation, width: int = 80) -> str:
     """Question, answer, weights and probabilities as bars, experts, methods, training structures, notes."""
-    blocks = [_head(e), _ranges(e), _experts(e), _values(e), _methods(e), _training(e)]
+    blocks = [_head(e), _ranges(e), _experts(e), _periods(e), _values(e), _methods(e), _training(e)]
     lines = [line for block in blocks for line in block]
     for note in e.notes:
         lines += textwrap.wrap(f"note: {note}", width, subsequent_indent="      ")
@@ -62,6 +62,17 @@ def _experts(e: Explanation) -> Iterator[str]:
     yield ""
 
 
+def _periods(e: Explanation) -> Iterator[str]:
+    if not e.periods:
+        return
+    parts = e.components()
+    yield f"period    adds to the logit of {e.answer.value}   shared   experts"
+    for period, total in e.period_waterfall().items():
+        shared = parts["shared"][period]
+        yield f"  {period:<8g}{total:+19.3f}{shared:+9.3f}{total - shared:+10.3f}"
+    yield ""
+
+
 def _values(e: Explanation) -> Iterator[str]:
     yield f"values    (entropy {e.entropy:.2f} bits)"
     for value, probability in e.top():
@@ -70,7 +81,7 @@ def _values(e: Explanation) -> Iterator[str]:
 
 
 def _methods(e: Explanation) -> Iterator[str]:
-    yield "methods on the same features"
+    yield "methods on the same text"
     for answer in e.methods:
         weights = "" if answer.alpha is None else "  weights " + " ".join(f"{weight:.2f}" for weight in answer.alpha)
         yield f"  {answer.method:22} {answer.value:>4} ({answer.probability:.3f})  {answer.range}{weights}"

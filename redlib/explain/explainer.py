@@ -4,13 +4,13 @@ Nothing here draws or prints. A `Reading` keeps what the backbone said, so that 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import torch
 from torch import Tensor
 
-from redlib import features
+from redlib import features, models
 from redlib.backbone import Backbone
 from redlib.explain import notes
 from redlib.explain.additive import Additive, decompose
@@ -22,6 +22,8 @@ from redlib.features import Point
 from redlib.models import Output, range_probabilities
 
 CHUNK = 256  # texts whose parts are computed together
+PLUS = tuple(models.PLUS)
+PLUS_ROUTED = tuple(name for name in PLUS if "experts" in models.needs([name]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +37,8 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A text as the backbone read it: pooled features (1, d), or token states (1, T, d) and mask; `views` by split."""
+    """A text as the backbone read it: pooled features (1, d), or token states (1, T, d) and mask; `views` by split,
+    `plus` what `red_plus` read of it, once it was asked."""
 
     text: str
     tokens: tuple[str, ...]
@@ -43,13 +46,16 @@ class Reading:
     notes: tuple[str, ...]
     x: Tensor | tuple[Tensor, ...]
     views: dict[str, View] = field(default_factory=dict, repr=False)
+    plus: list["Reading"] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Explainer:
     """A backbone and the models of a task that read it; `models` are opened when a split is first asked for.
 
-    `point` is where features are read; with `tuned_layers` the bases read token states below that many top layers.
+    `point` is where features are read; with `tuned_layers` the bases read token states below that many top layers,
+    with `tokens` those of the point's layer. `plus` opens the explainer of `red_plus`, which reads elsewhere: that is
+    done when one of its methods is asked for, not before.
     """
 
     backbone: Backbone
@@ -60,7 +66,10 @@ class Explainer:
     tuned_layers: int
     models: Mapping[str, Callable[[], Model]]
     split: str = "structure"
+    tokens: bool = False
+    plus: Callable[[], "Explainer"] | None = None
     _opened: dict[str, Model] = field(default_factory=dict, init=False, repr=False)
+    _others: dict[str, "Explainer"] = field(default_factory=dict, init=False, repr=False)
 
     def model(self, split: str | None = None) -> Model:
         """The model of a split (default: the explainer's own); ValueError names the splits there are."""
@@ -71,6 +80,16 @@ class Explainer:
             with torch.inference_mode(False), torch.enable_grad():  # opening may train
                 self._opened[split] = self.models[split]()
         return self._opened[split]
+
+    @property
+    def methods(self) -> list[str]:
+        """Every method that can be explained."""
+        return [*self.model().methods, *(PLUS if self.plus else ())]
+
+    @property
+    def routed(self) -> list[str]:
+        """The methods whose answers are sums over experts."""
+        return [*self.model().routed, *(PLUS_ROUTED if self.plus else ())]
 
     def explain(
         self, question: str | Reading, method: str = "red", intervention: Intervention = NOTHING
@@ -91,6 +110,8 @@ class Explainer:
         texts = [question for question in questions if not isinstance(question, Reading)]
         made = iter(self.read(texts) if texts else ())
         readings = [question if isinstance(question, Reading) else next(made) for question in questions]
+        if method in PLUS and self.plus:
+            self._read_plus(readings)
         return [self._explain(reading, method, intervention) for reading in readings]
 
     @torch.inference_mode()
@@ -112,8 +133,9 @@ class Explainer:
         return readings
 
     def _features(self, texts: list[str]) -> Tensor | tuple[Tensor, ...]:
-        if self.tuned_layers:
-            return features.token_states(self.backbone, texts, -1 - self.tuned_layers).batch(range(len(texts)))
+        if self.tuned_layers or self.tokens:
+            layer = self.point.layer if self.tokens else -1 - self.tuned_layers
+            return features.token_states(self.backbone, texts, layer).batch(range(len(texts)))
         return torch.from_numpy(features.compute(self.backbone, texts, [self.point])[self.point])
 
     def _reading(self, row: int, clean: tuple[str, tuple[str, ...]], ids: list[int], x) -> Reading:
@@ -131,8 +153,9 @@ class Explainer:
         h = h[0] if h.dim() == 3 else h
         ranges = [self._range(reading) for reading in readings]
         asked = torch.tensor([k or 0 for k in ranges])  # the oracle's answer to an unknown range is not kept
+        model.consider(h)
         outputs = {name: method(h, asked) for name, method in model.methods.items()}
-        sums = {name: decompose(name, model.methods[name], h, outputs[name]) for name in model.routed}
+        sums = decompose(model.methods, h, outputs)
         answers = self._answers(outputs)
         for i, reading in enumerate(readings):
             known = [name for name in outputs if name != "oracle_experts" or ranges[i] is not None]
@@ -163,17 +186,37 @@ class Explainer:
             ]
         return said
 
+    def _opened_plus(self) -> "Explainer":
+        if PLUS[0] not in self._others:
+            with torch.inference_mode(False), torch.enable_grad():  # opening may train
+                self._others[PLUS[0]] = self.plus()
+        return self._others[PLUS[0]]
+
+    def _read_plus(self, readings: Sequence[Reading]) -> None:
+        """Give every reading what `red_plus` reads of its text, in one pass for those that lack it."""
+        lacking = [reading for reading in readings if not reading.plus]
+        made = self._opened_plus().read([reading.text for reading in lacking]) if lacking else []
+        for reading, own in zip(lacking, made, strict=True):
+            reading.plus.append(replace(own, notes=reading.notes))
+
+    def _explain_plus(self, reading: Reading, method: str, change: Intervention) -> Explanation:
+        self._read_plus([reading])
+        found = self._opened_plus()._explain(reading.plus[0], method, change)
+        return replace(found, methods=(*reading.views[self.split].answers.values(), *found.methods))
+
     @torch.inference_mode()
     def _explain(self, reading: Reading, method: str, change: Intervention) -> Explanation:
+        if method in PLUS and self.plus:
+            return self._explain_plus(reading, method, change)
         split, labels = change.split or self.split, self.labels
         model = self.model(split)
         if split not in reading.views:
             self._look([reading], reading.x, split)
         view = reading.views[split]
         change.check(labels)
-        _check_method(method, model, view, change)
+        _check_method(method, self, model, view, change)
         base = logits = view.logits[method]
-        answer, experts = view.answers[method], ()
+        answer, experts, periods, by_period = view.answers[method], (), (), None
         if method in view.sums:
             parts = view.sums[method]
             weights = parts.weights(change)
@@ -183,6 +226,8 @@ class Explainer:
                 logits = base + weights @ contributions
                 answer = self._answers({method: Output(logits[None], weights[None])})[method][0]
             experts = self._experts(base, weights, vectors, contributions, self._true_index(reading))
+            if parts.by_period is not None:
+                periods, by_period = parts.by_period.periods, parts.by_period.parts(vectors).numpy().copy()
         known = reading.expression is not None
         return Explanation(
             text=reading.text,
@@ -202,6 +247,8 @@ class Explainer:
             seen=reading.expression in model.seen if known else None,
             nearest=model.seen.nearest(reading.expression) if known else (),
             notes=(*reading.notes, *_of_weights(change)),
+            periods=periods,
+            by_period=by_period,
         )
 
     def _true_index(self, reading: Reading) -> int | None:
@@ -220,9 +267,10 @@ class Explainer:
         return tuple(Expert(n, w, size, tuple(o), s, c.numpy().copy(), a, t) for n, w, size, o, s, c, a, t in rows)
 
 
-def _check_method(method: str, model: Model, view: View, change: Intervention) -> None:
+def _check_method(method: str, explainer: Explainer, model: Model, view: View, change: Intervention) -> None:
     if method not in model.methods:
-        raise ValueError(f"unknown method {method!r}; methods of {model.name}: {', '.join(model.methods)}")
+        valid = ", ".join([*model.methods, *(PLUS if explainer.plus else ())])
+        raise ValueError(f"unknown method {method!r}; methods of {model.name}: {valid}")
     if method not in view.answers:
         raise ValueError(f"{method} needs the true range, and the text does not give one inside the label space")
     if method not in view.sums and change.changes.keys() - {"split"}:

@@ -50,7 +50,10 @@ class Explanation:
 
     For a method whose logits are a sum over experts, logits = base_logits + sum_i weight_i * contribution_i; for
     another, `experts` is empty and base_logits are its logits. `methods`: every method's untouched answer, from the
-    same features. `seen`: whether the structure was in the model's training rows, None where the text was not parsed.
+    same text. `seen`: whether the structure was in the model's training rows, None where the text was not parsed.
+
+    Where the classifier is a Fourier readout, by_period (1 + K, P, C) is what each of its P `periods` adds to every
+    logit: for the shared h, then for each expert at weight 1.
     """
 
     text: str
@@ -70,6 +73,8 @@ class Explanation:
     seen: bool | None
     nearest: tuple[Neighbour, ...]
     notes: tuple[str, ...] = field(default=())
+    periods: tuple[float, ...] = ()
+    by_period: np.ndarray | None = None
 
     @property
     def true_value(self) -> int | None:
@@ -125,6 +130,25 @@ class Explanation:
         steps = {expert.name: expert.weight * float(expert.contribution[index]) for expert in self.experts}
         return {"shared": float(self.base_logits[index]), **steps}
 
+    def components(self, value: int | None = None) -> dict[str, dict[float, float]]:
+        """What every period of a Fourier readout adds to the logit of a value (default: the answer), for "shared" and
+        for each expert at its weight: all of them add up to the logit. Empty without such a readout; ValueError for a
+        value outside the label space."""
+        if self.by_period is None:
+            return {}
+        at = self.by_period[:, :, self.labels.index(self.answer.value if value is None else value)]
+        weights = (1.0, *(expert.weight for expert in self.experts))
+        names = ("shared", *(expert.name for expert in self.experts))
+        return {
+            name: {period: weight * float(x) for period, x in zip(self.periods, row, strict=True)}
+            for name, weight, row in zip(names, weights, at, strict=True)
+        }
+
+    def period_waterfall(self, value: int | None = None) -> dict[float, float]:
+        """`components` summed over shared and experts: {period: what it adds to the logit}."""
+        parts = self.components(value).values()
+        return {period: sum(part[period] for part in parts) for period in self.periods}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data: what `to_json` writes."""
         names, change = self.labels.names, self.intervention.changes
@@ -156,7 +180,7 @@ class Explanation:
             "seen": self.seen,
             "nearest": [{"structure": near.structure, "distance": near.distance} for near in self.nearest],
             "notes": list(self.notes),
-        }
+        } | ({"components": _components(self)} if self.periods else {})
 
     def to_json(self) -> str:
         """JSON of `to_dict`; contributions are at weight 1: base + sum_i alpha_i * contribution_i = logits."""
@@ -198,6 +222,10 @@ def _plain(answer: Answer) -> dict[str, Any]:
 
 def _alpha(names, answer: Answer) -> dict[str, float] | None:
     return None if answer.alpha is None else _named(names, answer.alpha)
+
+
+def _components(e: Explanation) -> dict[str, dict[str, float]]:
+    return {name: {f"{p:g}": _round(x) for p, x in row.items()} for name, row in e.components().items()}
 
 
 def _expert(expert: Expert, names) -> dict[str, Any]:

@@ -46,6 +46,13 @@ class Expression:
         return tuple(accumulate(self.signed))[1:]
 
     @property
+    def carries(self) -> int:
+        """How many operations, left to right, carry into the tens or borrow from them."""
+        before = (self.terms[0], *self.partials)
+        signed = zip(before[:-1], self.signed[1:], strict=True)
+        return sum(not 0 <= at % 10 + (term % 10 if term >= 0 else -(-term % 10)) < 10 for at, term in signed)
+
+    @property
     def structure_key(self) -> str:
         """The signed multiset of terms, e.g. "+12+27" or "+7+18-3": commuted and reordered twins share it."""
         signed = sorted(zip(("+", *self.operators), self.terms, strict=True))  # "+" sorts before "-"

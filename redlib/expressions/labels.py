@@ -39,7 +39,7 @@ class LabelSpace:
         """Every value, in class order."""
         return range(self.lo, self.hi + 1)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """R1..RK."""
         return tuple(f"R{k + 1}" for k in range(self.K))

@@ -28,6 +28,7 @@ from redlib.figures.cases import (
     draw_walk,
 )
 from redlib.figures.circles import draw_value_circles, value_circles
+from redlib.figures.claims import draw_claims
 from redlib.figures.cost import (
     draw_break_even,
     draw_memory,
@@ -57,15 +58,25 @@ from redlib.figures.foundations import (
 )
 from redlib.figures.modularity import change_name, draw_modularity, draw_numbers_of_ranges
 from redlib.figures.nested import (
+    draw_accuracy_clock,
     draw_accuracy_flops,
     draw_capacities,
     draw_clutter,
     draw_mask_agreement,
+    draw_nested_block,
     draw_nested_speed,
     draw_token_maps,
 )
 from redlib.figures.planner import draw_planner_curves, draw_planner_errors, draw_programs
 from redlib.figures.red_plus import draw_onset, draw_red_plus
+from redlib.figures.red_plus_beyond import (
+    draw_plus_components,
+    draw_plus_errors,
+    draw_plus_lengths,
+    draw_plus_partitions,
+    draw_plus_wide,
+)
+from redlib.figures.red_plus_parts import draw_plus_parts, draw_plus_rows, part_name
 from redlib.figures.routing import (
     draw_boundary_distance,
     draw_expert_load,
@@ -104,6 +115,7 @@ __all__ = [
     "draw_accuracy_by_kind",
     "draw_accuracy_by_range",
     "draw_accuracy_by_value",
+    "draw_accuracy_clock",
     "draw_accuracy_flops",
     "draw_arms",
     "draw_bias_by_value",
@@ -115,6 +127,7 @@ __all__ = [
     "draw_case_picks",
     "draw_case_spread",
     "draw_case_weights",
+    "draw_claims",
     "draw_clutter",
     "draw_compounding",
     "draw_curves_by_value",
@@ -134,6 +147,7 @@ __all__ = [
     "draw_memorisation_gap",
     "draw_memory",
     "draw_modularity",
+    "draw_nested_block",
     "draw_nested_speed",
     "draw_numbers_of_ranges",
     "draw_onset",
@@ -145,6 +159,13 @@ __all__ = [
     "draw_path",
     "draw_planner_curves",
     "draw_planner_errors",
+    "draw_plus_components",
+    "draw_plus_errors",
+    "draw_plus_lengths",
+    "draw_plus_partitions",
+    "draw_plus_parts",
+    "draw_plus_rows",
+    "draw_plus_wide",
     "draw_probe_depth",
     "draw_probe_sites",
     "draw_probe_targets",
@@ -177,6 +198,7 @@ __all__ = [
     "draw_value_circles",
     "draw_walk",
     "kind_name",
+    "part_name",
     "path_steps",
     "save",
     "setting_name",

@@ -24,6 +24,7 @@ METHODS = {
     "depths": Look("mixture of depths", style.GREEN, "^", "-."),
     "merge": Look("plain, tokens merged", style.PURPLE, "v", "--"),
     "grouped": Look("grouped (the source)", style.SKY, "X", "-"),
+    "grouped_weighted": Look("grouped, outputs weighted", style.SKY, "<", ":"),
     "router_start": Look("router before the arms are trained", style.QUIET, "h", "--"),
 }
 BASELINES = {
@@ -73,6 +74,33 @@ def draw_capacities(frame: pd.DataFrame) -> Figure:
 
 
 @style.styled
+def draw_nested_block(shares: Sequence[float]) -> Figure:
+    """What tokens of each width (shares of D, from the smallest) read and write in a block; nothing is measured."""
+    about = "filled: what is read, computed or written; empty: left out, or unchanged"
+    titles = ("the token", "input projection", "attention, all tokens", "output projection", "added to the token")
+    size = (10.0, 1.6 + 1.15 * len(shares))
+    fig, axes = style.canvas(size, "One block, by the width of a token", about, "", len(shares), len(titles))
+    shades = _shades([f"width={share:g}" for share in shares])
+    for row, (share, (color, hatch)) in zip(axes, zip(shares, shades.values(), strict=True), strict=True):
+        # (across, down) of what is filled, and whether it is a vector of features
+        pieces = ((share, 1, True), (1, share, False), (1, 1, True), (share, 1, False), (share, 1, True))
+        for ax, (across, down, vector), title in zip(row, pieces, titles, strict=True):
+            height = 0.25 if vector else 1.0
+            look = {"edgecolor": style.INK, "linewidth": 0.8}
+            ax.add_patch(Rectangle((0, 1 - down * height), across, down * height, facecolor=color, hatch=hatch, **look))
+            ax.add_patch(Rectangle((0, 1 - height), 1, height, fill=False, **look))
+            ax.set_xlim(-0.05, 1.05)
+            ax.set_ylim(-0.05, 1.05)
+            ax.set_aspect("equal")
+            _bare(ax)
+            ax.set_axis_off()
+            ax.set_title(title if share == shares[0] else "", size=9)
+        label = share_name(f"width={share:g}")
+        row[0].text(-0.15, 0.87, label, ha="right", va="center", transform=row[0].transData)
+    return fig
+
+
+@style.styled
 def draw_clutter(
     images: np.ndarray, mask: np.ndarray, labels: Sequence[int], profile: str, note: str = "", count: int = 6
 ) -> Figure:
@@ -99,12 +127,36 @@ def _bare(ax: Axes) -> None:
 @style.styled
 def draw_accuracy_flops(frame: pd.DataFrame, profile: str, note: str = "", methods: Sequence[str] = ()) -> Figure:
     """Accuracy on held-out pictures by FLOPs of a picture. Reads nested: metrics accuracy and flops_ratio."""
-    rows = select(frame, seed="all", metric="accuracy").merge(
-        select(frame, metric="flops_ratio")[["method", "x", "value"]], on=["method", "x"], suffixes=("", "_cost")
-    )
+    rows = _costed(frame, select(frame, metric="flops_ratio"))
     about = style.subtitle(rows, profile, extra="all placements of held-out digits; bars: 95 %")
     fig, axes = style.canvas((9.5, 5.2), "Accuracy by FLOPs of a picture", about, note)
-    ax = axes[0, 0]
+    _accuracy(axes[0, 0], rows, methods)
+    axes[0, 0].set_xlabel(COST)
+    style.legend_below(fig, axes[0, 0], 3)
+    return fig
+
+
+@style.styled
+def draw_accuracy_clock(
+    frame: pd.DataFrame, clock: pd.DataFrame, profile: str, note: str = "", methods: Sequence[str] = ()
+) -> Figure:
+    """Accuracy on held-out pictures by the time that one takes. Reads nested and nested_clock: metric clock_ratio."""
+    rows = _costed(frame, select(clock, metric="clock_ratio"))
+    about = style.subtitle(rows, profile, extra="medians of rounds on this machine; bars: 95 %")
+    fig, axes = style.canvas((9.5, 5.2), "Accuracy by seconds of a picture", about, note)
+    _accuracy(axes[0, 0], rows, methods)
+    axes[0, 0].set_xlabel("seconds of a picture, share of the plain model's")
+    style.legend_below(fig, axes[0, 0], 3)
+    return fig
+
+
+def _costed(frame: pd.DataFrame, cost: pd.DataFrame) -> pd.DataFrame:
+    """Accuracy over all seeds with what it costs, in the column value_cost."""
+    right = select(frame, seed="all", metric="accuracy")
+    return right.merge(cost[["method", "x", "value"]], on=["method", "x"], suffixes=("", "_cost"))
+
+
+def _accuracy(ax: Axes, rows: pd.DataFrame, methods: Sequence[str]) -> None:
     narrow = rows["method"].str.startswith("plain_") | (rows["method"] == "plain")
     lines = {"narrow": rows[narrow]} if narrow.sum() > 1 else {}
     named = [name for name in METHODS if name != "narrow" and (not methods or name in methods)]
@@ -117,10 +169,7 @@ def draw_accuracy_flops(frame: pd.DataFrame, profile: str, note: str = "", metho
             )
     whole = rows[rows["method"] == "plain"].iloc[0]
     ax.axhline(whole["value"], color=style.INK, linewidth=0.8, alpha=0.5)
-    ax.set_xlabel(COST)
     ax.set_ylabel("accuracy (share of pictures)")
-    style.legend_below(fig, ax, 3)
-    return fig
 
 
 @style.styled

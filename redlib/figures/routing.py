@@ -40,7 +40,8 @@ REGRETS = {"regret_expert": "best single expert", "regret_mixture": "best weight
 def _of_recipe(frame: pd.DataFrame, recipe: str) -> pd.DataFrame:
     """The rows of one recipe on the splits that are drawn, over seeds."""
     variants = [v for v in frame["variant"].unique() if v.rpartition("/")[2] == recipe]
-    return select(frame, variant=variants or recipe, seed="all", split=SPLITS)
+    splits = [split for split in SPLITS if split in set(frame["split"])]
+    return select(frame, variant=variants or recipe, seed="all", split=splits or SPLITS)
 
 
 def _grid(rows: pd.DataFrame, words: tuple[str, str], note: str, tall: Sequence[float], **grid):
@@ -215,7 +216,7 @@ def draw_robustness(
         for ax, kind in zip(axes, AXES, strict=True):
             mine = here[here["corruption"] == kind]
             for method in methods:
-                shape = replace(look(method), color=style.QUIET) if method == "red_uniform" else look(method)
+                shape = replace(look(method), color=style.QUIET) if method.endswith("uniform") else look(method)
                 same = method == "moe_same_experts"  # RED's line and band once more
                 _line(ax, mine[mine["method"] == method], "strength", shape, same, band=not same)
             if kind == "temperature":

@@ -13,6 +13,7 @@ MODELS = {
     "dense_a": Look("dense A (equal active)", style.BLACK, "o", "-"),
     "dense_b": Look("dense B (equal total)", style.QUIET, "s", "-"),
     "dense_b_int8": Look("dense B, 8-bit weights", style.QUIET, "P", ":"),
+    "dense_b_int4": Look("dense B, 4-bit weights", style.QUIET, "*", ":"),
     "moe_top1": Look("experts, top 1", style.BLUE, "^", "--"),
     "moe_top2": Look("experts, top 2", style.SKY, "v", "--"),
     "alchemist_soft_3": Look("3 specialists, all run", style.RED, "D", "-."),

@@ -24,6 +24,7 @@ from redlib.models.methods import (
 )
 from redlib.models.parts import (
     PERIODS,
+    DigitBank,
     FourierBank,
     FourierReadout,
     LinearBank,
@@ -34,6 +35,7 @@ from redlib.models.parts import (
     check_periods,
     stack,
     take,
+    with_labels,
 )
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "PERIODS",
     "PLUS",
     "RED",
+    "DigitBank",
     "FourierBank",
     "FourierReadout",
     "GlobalHead",
@@ -69,4 +72,5 @@ __all__ = [
     "range_probabilities",
     "stack",
     "take",
+    "with_labels",
 ]

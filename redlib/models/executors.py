@@ -41,6 +41,7 @@ BASE = "global_head"  # no expert: the base's shared classifier alone
 ORACLE = "oracle_operator"
 BY_RANGE = "red_by_range"  # RED with experts of ranges, as in Task 1, on the same rows
 EXECUTORS = (*OF_OPERATIONS, ORACLE, BASE, BY_RANGE)
+PLUS_EXECUTORS = ("red_plus", "red_plus_top1", "red_plus_uniform", "red_plus_base")  # with K operations, too
 
 
 def executor(name: str, labels: LabelSpace, parts: Mapping[str, nn.Module], K: int) -> Method:
@@ -48,8 +49,8 @@ def executor(name: str, labels: LabelSpace, parts: Mapping[str, nn.Module], K: i
 
     `red_by_range` is RED with one expert a range, whatever K is.
     """
-    if name not in EXECUTORS:
-        raise ValueError(f"unknown executor {name!r}; valid executors: {', '.join(EXECUTORS)}")
+    if name not in (*EXECUTORS, *PLUS_EXECUTORS):
+        raise ValueError(f"unknown executor {name!r}; valid executors: {', '.join((*EXECUTORS, *PLUS_EXECUTORS))}")
     if name == ORACLE:
         return OracleOperator(labels, dict(parts), K=K).eval()
     return assemble("red", labels, dict(parts)) if name == BY_RANGE else assemble(name, labels, dict(parts), K)

@@ -3,7 +3,7 @@
 Shapes: S members, B rows, T tokens, n tokens of all rows together, d hidden size of the trunk, w width of h.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -88,15 +88,29 @@ class LightBase(nn.Module):
         self.last = NormBank(len(seeds), width)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        *_, x = self._streams(states, mask)
+        return _mean_by_row(x, mask)
+
+    def each(self, states: Tensor, mask: Tensor) -> list[Tensor]:
+        """Means over the tokens (S, B, w) of what enters the layers and of what every layer leaves; last h."""
+        return [_mean_by_row(x, mask) for x in self._streams(states, mask)]
+
+    def _streams(self, states: Tensor, mask: Tensor) -> Iterator[Tensor]:
+        """What enters the layers, what every layer leaves, and its last norm: tokens laid end to end (S, n, w)."""
         longest, positions = mask.shape[1], self.shape["positions"]
         if longest > positions:
             raise ValueError(f"a text of {longest} tokens is longer than the {positions} positions of these layers")
         there = mask.flatten().nonzero()[:, 0]
-        row, place = there // longest, there % longest
         tokens = states.flatten(0, 1).index_select(0, there)
-        x = self.first(F.layer_norm(tokens, tokens.shape[-1:])) + self.place.weight[:, place]
+        x = self.first(F.layer_norm(tokens, tokens.shape[-1:])) + self.place.weight[:, there % longest]
+        yield x
         for layer in self.layers:
             x = layer(x, mask, there)
-        x = self.last(x)
-        summed = x.new_zeros(len(x), len(mask), x.shape[-1]).index_add(1, row, x)
-        return summed / mask.sum(1)[:, None]
+            yield x
+        yield self.last(x)
+
+
+def _mean_by_row(x: Tensor, mask: Tensor) -> Tensor:
+    """The mean over the tokens of every row, from tokens laid end to end (S, n, w): (S, B, w)."""
+    row = mask.nonzero()[:, 0]
+    return x.new_zeros(len(x), len(mask), x.shape[-1]).index_add(1, row, x) / mask.sum(1)[:, None]

@@ -6,6 +6,8 @@ tokens, d hidden size, K experts, C value classes.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -159,9 +161,10 @@ class RouterOnly(Method):
     def forward(self, x: Tensor, ranges: Tensor | None = None) -> Output:
         h, alpha = self.route(x)
         logits = self.parts["classifier"](h)[0]
-        index = torch.tensor(self.labels.range_index)
-        within = [logits[:, index == i].logsumexp(-1) for i in range(self.labels.K)]
-        return Output(logits + (alpha.clamp_min(1e-30).log() - torch.stack(within, -1))[:, index], alpha)
+        ends = [self.labels.index(high) + 1 for _, high in self.labels.bounds]
+        within = [logits[:, first:stop].logsumexp(-1) for first, stop in pairwise([0, *ends])]
+        over = alpha.clamp_min(1e-30).log() - torch.stack(within, -1)
+        return Output(logits + over[:, _range_index(self.labels, logits.device)], alpha)
 
 
 def mix(alpha: Tensor, outputs: Tensor) -> Tensor:
@@ -195,7 +198,7 @@ PLUS: dict[str, tuple[Callable[..., Method], dict[str, Any]]] = {  # RED over a 
 
 def needs(names: Iterable[str]) -> set[str]:
     """The trained parts that the methods with these names are built from, the base aside."""
-    kinds = [METHODS[name] for name in names]
+    kinds = [(METHODS | PLUS)[name] for name in names]
     return {part for make, options in kinds for part in make.needs or (options["head"],)}
 
 
@@ -213,9 +216,15 @@ def assemble(name: str, labels: LabelSpace, parts: dict[str, nn.Module], K: int 
 
 def range_probabilities(logits: Tensor, labels: LabelSpace) -> Tensor:
     """(B, K): sums of the value probabilities (B, C) over each range."""
-    index = torch.tensor(labels.range_index, device=logits.device)
     p = torch.softmax(logits, -1)
-    return p.new_zeros(len(p), labels.K).index_add(1, index, p)
+    return p.new_zeros(len(p), labels.K).index_add(1, _range_index(labels, logits.device), p)
+
+
+@lru_cache(maxsize=32)
+def _range_index(labels: LabelSpace, device: torch.device) -> Tensor:
+    """(C,) the range of every class, made once; autograd may need it, whatever mode it is first asked for in."""
+    with torch.inference_mode(False):
+        return torch.tensor(labels.range_index, device=device)
 
 
 def count(*parts: nn.Module) -> int:

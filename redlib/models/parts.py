@@ -110,6 +110,47 @@ class FourierBank(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.readout(self.net(x))
 
+    def by_period(self) -> tuple[Tensor, Tensor]:
+        """The linear maps, one for each of P periods, that a bank without a hidden layer is the sum of: weights
+        (S, P, d, C) and biases (S, P, C). ValueError for one with a hidden layer."""
+        if self.net.first is not None:
+            raise ValueError("a Fourier bank with a hidden layer is no sum of linear maps by period")
+        pairs, last = (2, len(self.shape["periods"])), self.net.last  # cosines, then sines
+        code = (self.readout.gain * self.readout.codebook).mT.unflatten(1, pairs)  # (S, 2, P, C)
+        weight = torch.einsum("sdap,sapc->spdc", last.weight.unflatten(2, pairs), code)
+        return weight, torch.einsum("sap,sapc->spc", last.bias[:, 0].unflatten(1, pairs), code)
+
+    @property
+    def weight(self) -> Tensor:
+        """What a bank without a hidden layer multiplies h with: (S, d, C)."""
+        return self.by_period()[0].sum(1)
+
+
+def with_labels(bank: FourierBank, labels: LabelSpace) -> FourierBank:
+    """The same trained networks, periods and gains, asked for the values of another label space: the readout has no
+    weight of its own for any value. ValueError for a label space that the periods cannot separate."""
+    wider = FourierBank([0] * len(bank.readout.gain), **(bank.shape | {"labels": labels}))
+    wider.net.load_state_dict(bank.net.state_dict())
+    wider.readout.gain.data = bank.readout.gain.data.clone()
+    return wider.requires_grad_(False).eval()
+
+
+class DigitBank(nn.Module):
+    """S two-layer networks that say tens and units apart: (B, d) or (S, B, d) -> logits (S, B, C), for every value the
+    sum of a logit of its tens (0, 1, 2, ...) and one of its units."""
+
+    def __init__(self, seeds: Sequence[int], d: int, hidden: int, labels: LabelSpace):
+        super().__init__()
+        self.shape = {"d": d, "hidden": hidden, "labels": asdict(labels)}
+        tens, units = torch.tensor(labels.values) // 10, torch.tensor(labels.values) % 10
+        codes = torch.cat([F.one_hot(tens), F.one_hot(units, 10)], 1).float()
+        self.net = MLPBank(seeds, d, hidden, codes.shape[1])
+        self.codes: Tensor
+        self.register_buffer("codes", codes.expand(len(seeds), -1, -1).clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x) @ self.codes.mT
+
 
 def take(bank: nn.Module, members: Sequence[int]) -> nn.Module:
     """A copy of a bank (or pooled base) with these members, in this order; a part without members is copied whole."""

@@ -233,7 +233,7 @@ class Library(nn.Module):
         for name in self.names:
             parts |= {f"expert/{name}": self.experts[_key(name)], f"column/{name}": self.columns[_key(name)]}
         own = {"labels": self.labels, "library": {"names": list(self.names), "disabled": sorted(self.disabled)}}
-        files.save(path, parts, {**about, **own}, METHOD, probe, answer=lambda x: self(x).logits)
+        files.save(path, parts, {**about, **own}, METHOD, probe, answer=lambda _: lambda x: self(x).logits)
 
     @classmethod
     def load(cls, path: Path, backbone: Any = None, **wanted: Any) -> "Library":

@@ -19,7 +19,7 @@ from redlib import models, paths
 from redlib.modules import passport as passports
 from redlib.modules import probe as probes
 from redlib.modules import specs
-from redlib.modules.probe import PREFIX, Answer, Probe
+from redlib.modules.probe import PREFIX, Answers, Probe
 
 PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")  # torch.save's zip, and plain pickles
 
@@ -31,21 +31,18 @@ def save(
     method: str | None = None,
     probe: Probe | None = None,
     half: Iterable[str] = (),
-    answer: Answer | None = None,
+    answer: Answers | None = None,
 ) -> None:
     """Write named parts and their passport atomically. `method`: the method that the parts make up, if one.
 
     The passport needs FIELDS (ValueError names what is missing); what each part is, is added here. With a `probe` its
     expected features and answers go in too (`answer`: those of the whole, where no method gives them). `half`: parts
-    that are kept in bfloat16; how far that moves the answers is measured on the probe and noted as `rounding`.
+    whose weights are kept in bfloat16; how far that moves the answers is measured on the probe and noted as `rounding`.
     """
     odd = [name for name in parts if name.startswith("probe") or "." in name] or sorted(set(half) - set(parts))
     if odd:
         raise ValueError(f"parts have names without dots that do not start with 'probe', also in `half`; got {odd}")
-    states = {
-        name: {key: value.bfloat16() if name in half else value for key, value in part.state_dict().items()}
-        for name, part in parts.items()
-    }
+    states = {name: _state(part, name in half) for name, part in parts.items()}
     record = passports.complete(passport) | {
         "format": passports.FORMAT,
         "kind": specs.role(parts, method),
@@ -57,12 +54,12 @@ def save(
     tensors = {f"{name}.{key}": value for name, state in states.items() for key, value in state.items()}
     if probe is not None:
         read = {name: specs.reread(part, states[name]) for name, part in parts.items()}
-        expected = probes.answers(read, probe, answer or probes.whole(method, record, read))
+        expected = probes.answers(read, probe, answer(read) if answer else probes.whole(method, record, read))
         tensors |= probe.tensors() | {f"{PREFIX}answers.{name}": value for name, value in expected.items()}
-        record["probe"] = {"texts": list(probe.texts), "answers": sorted(expected)}
+        record["probe"] = {"texts": list(probe.texts), "answers": sorted(expected), "states": probe.states}
         if half:
             copies = {name: deepcopy(part) for name, part in parts.items()}  # a method's parts go into evaluation mode
-            exact = probes.answers(copies, probe, answer or probes.whole(method, record, copies))
+            exact = probes.answers(copies, probe, answer(copies) if answer else probes.whole(method, record, copies))
             record["rounding"] = {name: probes.drift(expected[name], exact[name]) for name in expected}
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     text = json.dumps(record, sort_keys=True)
@@ -70,9 +67,18 @@ def save(
         save_file(tensors, temporary, metadata={"passport": text, "seal": seal(text, tensors)})
 
 
+def _state(part: nn.Module, half: bool) -> dict[str, Tensor]:
+    """A part's tensors by name. In `half` the bits its weights are bfloat16, but not its buffers, such as means, scales
+    and codebooks: they say where things are. Of a State nobody knows which is which."""
+    exact = set() if isinstance(part, specs.State) else {name for name, _ in part.named_buffers()}
+    tensors = part.state_dict().items()
+    return {name: value.bfloat16() if half and name not in exact else value for name, value in tensors}
+
+
 def _dtype(state: Mapping[str, Tensor]) -> str:
-    first = next(iter(state.values()), torch.empty(0))
-    return str(first.dtype).removeprefix("torch.")
+    """Of its weights: bfloat16 if any tensor is."""
+    kinds = {str(value.dtype).removeprefix("torch.") for value in state.values()} or {"float32"}
+    return "bfloat16" if "bfloat16" in kinds else min(kinds)
 
 
 def seal(text: str, tensors: Mapping[str, Tensor]) -> str:
@@ -113,14 +119,16 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return record, tensors
 
 
-def load(path: Path, backbone: Any = None, **wanted: Any) -> tuple[dict[str, nn.Module], dict[str, Any]]:
+def load(
+    path: Path, backbone: Any = None, answer: Answers | None = None, **wanted: Any
+) -> tuple[dict[str, nn.Module], dict[str, Any]]:
     """Parts by name, frozen and in evaluation mode, and the passport.
 
     Refused with a ValueError: what `read_passport` refuses, parts that do not fit their passport or do not answer the
     probe batch as they did; with a `backbone` also other weights than the passport's, or features on the probe batch
     that are not the expected ones; with `wanted` (layer=4, pooling="mean", labels=LabelSpace(), ...) any passport that
     says otherwise. In another dtype features drift: the passport's `drift` says how far. A token base (recipe `source`)
-    is rebuilt from the backbone's own top layers, so it needs one.
+    is rebuilt from the backbone's own top layers, so it needs one. `answer`: as for `save`.
     """
     record, tensors = _read(Path(path))
     passports.check_wanted(record, wanted)
@@ -132,7 +140,8 @@ def load(path: Path, backbone: Any = None, **wanted: Any) -> tuple[dict[str, nn.
     probe = Probe.reread(record, tensors)
     if probe is not None:
         seen = {} if backbone is None else probes.check_features(record, probe, backbone)
-        found = probes.answers(parts, probe, probes.whole(record["method"], record, parts))
+        whole = answer(parts) if answer else probes.whole(record["method"], record, parts)
+        found = probes.answers(parts, probe, whole)
         record["drift"] = seen | {"answers": probes.check_answers(found, _answers(tensors))}
     return parts, record
 
@@ -140,7 +149,7 @@ def load(path: Path, backbone: Any = None, **wanted: Any) -> tuple[dict[str, nn.
 def load_method(path: Path, backbone: Any = None, **wanted: Any) -> tuple[models.Method, dict[str, Any]]:
     """The saved method, ready to predict, and its passport; refusals as `load`."""
     parts, record = load(path, backbone, **wanted)
-    if record["method"] not in models.METHODS:
+    if record["method"] not in models.METHODS | models.PLUS:
         held = f"holds parts ({', '.join(parts)})" if not record["method"] else f"holds a {record['method']}"
         raise ValueError(f"{Path(path).name!r} {held}, not a whole method; use load")
     return models.assemble(record["method"], passports.labels_of(record), parts), record

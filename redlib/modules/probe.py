@@ -17,18 +17,21 @@ TOLERANCE = 1e-5  # relative: the rounding of another version or machine passes,
 ROWS = 8
 PREFIX = "probe."  # of its tensors in a module file
 Answer = Callable[[Any], Tensor]  # what the base reads -> logits (n, C) of the whole
+Answers = Callable[[Mapping[str, nn.Module]], Answer]  # of the parts, as they are or as they will be read
 
 
 @dataclass(frozen=True)
 class Probe:
     """n texts and what a base reads of them: pooled features (n, d), or token states (n, T, d) and their mask.
 
-    hidden (n, d): h of the texts, for a file whose parts read h and that holds no base.
+    hidden (n, d): h of the texts, for a file whose parts read h and that holds no base. states: the layer of the token
+    states, None for pooled features.
     """
 
     texts: tuple[str, ...]
     read: tuple[Tensor, ...]
     hidden: Tensor | None = None
+    states: int | None = None
 
     @classmethod
     def of(
@@ -39,14 +42,16 @@ class Probe:
         pooling: str,
         tuned_layers: int = 0,
         base: nn.Module | None = None,
+        states: int | None = None,
     ) -> "Probe":
-        """The first ROWS of the texts as the backbone sees them; `base`: what makes h of them, if that is saved
-        elsewhere. ValueError for no text."""
+        """The first ROWS of the texts as the backbone sees them: pooled, or as token states below tuned layers or at
+        the layer `states`; `base`: what makes h of them, if that is saved elsewhere. ValueError for no text."""
         texts = tuple(texts[:ROWS])
         if not texts:
             raise ValueError("a probe batch needs at least one text")
-        read = seen(backbone, texts, layer, pooling, tuned_layers)
-        return cls(texts, read, None if base is None else hidden(base, read))
+        states = -1 - tuned_layers if tuned_layers else states
+        read = seen(backbone, texts, layer, pooling, states)
+        return cls(texts, read, None if base is None else hidden(base, read), states)
 
     def tensors(self) -> dict[str, Tensor]:
         """Its own tensors as a module file names them."""
@@ -59,23 +64,28 @@ class Probe:
         if not record.get("probe"):
             return None
         read = tuple(tensors[PREFIX + name] for name in ("features", "mask") if PREFIX + name in tensors)
-        return cls(tuple(record["probe"]["texts"]), read, tensors.get(f"{PREFIX}hidden"))
+        states = record["probe"].get("states", _below_tuned(record))  # early files do not say
+        return cls(tuple(record["probe"]["texts"]), read, tensors.get(f"{PREFIX}hidden"), states)
+
+
+def _below_tuned(record: Mapping[str, Any]) -> int | None:
+    tuned = next((spec["layers"] for spec in record["parts"].values() if spec["kind"] == "TokenBase"), 0)
+    return -1 - tuned if tuned else None
 
 
 @torch.no_grad()
-def seen(backbone: Backbone, texts: Sequence[str], layer: int, pooling: str, tuned_layers: int = 0) -> tuple:
-    """What a base reads of the texts, in fp32 on the CPU: (features (n, d),), or for tuned layers the states below them
-    (n, T, d) and their mask (n, T)."""
-    if not tuned_layers:
+def seen(backbone: Backbone, texts: Sequence[str], layer: int, pooling: str, states: int | None = None) -> tuple:
+    """What a base reads of the texts, in fp32 on the CPU: (features (n, d),), or the token states (n, T, d) of the
+    layer `states` and their mask (n, T)."""
+    if states is None:
         point = features.Point(layer, pooling)
         return (torch.from_numpy(features.compute(backbone, texts, [point])[point]),)
     ids = backbone.encode(texts)
     mask = torch.arange(max(map(len, ids)))[None] < torch.tensor([[len(row)] for row in ids])
     padded = torch.zeros(mask.shape, dtype=torch.long)
     padded[mask] = torch.tensor([token for row in ids for token in row])
-    below = -1 - tuned_layers
-    states = backbone.run(padded.to(backbone.device), mask.to(backbone.device), keep=(below,))[below]
-    return states.float().cpu() * mask[..., None], mask
+    found = backbone.run(padded.to(backbone.device), mask.to(backbone.device), keep=(states,))[states]
+    return found.float().cpu() * mask[..., None], mask
 
 
 def hidden(base: nn.Module, read: tuple[Tensor, ...]) -> Tensor:
@@ -114,8 +124,7 @@ def drift(now: Tensor, expected: Tensor) -> float:
 
 def check_features(record: Mapping[str, Any], probe: Probe, backbone: Backbone) -> dict[str, Any]:
     """How far the backbone's features are from the expected ones; ValueError beyond TOLERANCE in the same dtype."""
-    tuned = next((spec["layers"] for spec in record["parts"].values() if spec["kind"] == "TokenBase"), 0)
-    now = seen(backbone, probe.texts, record["layer"], record["pooling"], tuned)
+    now = seen(backbone, probe.texts, record["layer"], record["pooling"], probe.states)
     found = drift(now[0], probe.read[0])
     dtype = str(backbone.dtype).removeprefix("torch.")
     if dtype == record["dtype"] and found > TOLERANCE:
@@ -143,7 +152,7 @@ def check_answers(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
 
 def whole(method: str | None, record: Mapping[str, Any], parts: Mapping[str, nn.Module]) -> Answer | None:
     """The logits of the method that the parts make up; None for no method, or one that needs the true ranges."""
-    if method not in models.METHODS or method == "oracle_experts":
+    if method not in models.METHODS | models.PLUS or method == "oracle_experts":
         return None
     made = models.assemble(method, models.LabelSpace(**record["labels"]), dict(parts))
     return lambda x: made(x).logits

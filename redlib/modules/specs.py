@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from redlib import models
 from redlib.expressions import LabelSpace
 
-_KINDS = (models.LinearBank, models.MLPBank, models.ResidualExperts, models.FourierBank)
+_KINDS = (models.LinearBank, models.MLPBank, models.ResidualExperts, models.FourierBank, models.DigitBank)
 _BANKS = {kind.__name__: kind for kind in (*_KINDS, models.NetworkBase, models.LightBase)}
 VALID = ", ".join([*_BANKS, "PooledBase", "TokenBase", "State"])
 
@@ -96,10 +96,10 @@ def fill(name: str, part: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
 
 
 def reread(part: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
-    """A copy of a part as it will be read from a file that holds `state`: in fp32, whatever it was written in."""
-    copy = deepcopy(part)
-    if not isinstance(part, State):
-        copy.float().load_state_dict(dict(state))
+    """A copy of a part as it will be read from a file that holds `state`: in fp32, a State in its own types, whatever
+    it was written in."""
+    copy = deepcopy(part) if isinstance(part, State) else deepcopy(part).float()
+    copy.load_state_dict(dict(state))
     return copy.eval()
 
 

@@ -1,6 +1,7 @@
 """What nested experts are compared with, all on the same blocks: dropped, skipped, merged and grouped tokens."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -164,11 +165,12 @@ def merged_lengths(tokens: int, layers: int, per_block: int) -> list[int]:
     return found
 
 
-ARMS = {
+ARMS: dict[str, Callable[[Shape], NestedViT]] = {
     "nested": NestedViT,
     "gate": NestedViT,
     "random": NestedViT,
     "grouped": Grouped,
     "drop": Dropping,
     "depths": Depths,
+    "grouped_weighted": partial(Grouped, outputs="weighted"),
 }

@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import floor
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import softmax
 
 BETA, DELTA = 10.0, 2.0  # of the objective: how much evenness is worth, and the bonus for the next larger expert
@@ -58,7 +58,7 @@ def capacities(
     def at(slope: float) -> np.ndarray:
         return softmax(bonus + slope * w)
 
-    slope = brentq(lambda s: at(s) @ w - budget, -STEEPEST, STEEPEST, xtol=1e-12)
+    slope = scipy.optimize.brentq(lambda s: at(s) @ w - budget, -STEEPEST, STEEPEST, xtol=1e-12)
     return tuple(float(c) for c in at(slope))
 
 

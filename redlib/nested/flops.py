@@ -46,7 +46,7 @@ def blocks(shape: Shape, method: str, budget: float) -> float:
     if method in ("nested", "gate", "random"):
         count = counts(capacities(budget, shape.shares), N)
         return L * (tokenwise(shape, count) + attention(shape, N)) + router(shape, E)
-    if method == "grouped":
+    if method in ("grouped", "grouped_weighted"):
         count = list(counts(capacities(budget, shape.shares), N))
         matching = 2 * ((count[0] + 1) // 2) * (count[0] // 2) * shape.dim if E > 1 and count[0] > 1 else 0
         if matching:
@@ -63,7 +63,8 @@ def blocks(shape: Shape, method: str, budget: float) -> float:
         one = [N if share == budget else 0 for share in shape.shares]
         return L * (tokenwise(shape, one) + attention(shape, N))
     raise ValueError(
-        f"unknown method {method!r}; valid methods: plain, nested, gate, random, grouped, drop, depths, merge, width"
+        f"unknown method {method!r}; valid methods: plain, nested, gate, random, grouped, grouped_weighted, drop, "
+        "depths, merge, width"
     )
 
 

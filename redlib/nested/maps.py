@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import rankdata
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
 from redlib import routing
@@ -25,7 +24,7 @@ def aucs(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """By picture, the share of pairs of a token that matters and one that does not that the score puts in order (ties
     half), (n,), NaN where a picture has only one kind; scores, mask (n, N)."""
     many, few = mask.sum(1), (~mask).sum(1)
-    ranks = (rankdata(scores, axis=1) * mask).sum(1)
+    ranks = (scipy.stats.rankdata(scores, axis=1) * mask).sum(1)
     pairs = (many * few).astype(float)
     return np.divide(ranks - many * (many + 1) / 2, pairs, out=np.full(len(mask), np.nan), where=pairs > 0)
 
@@ -97,6 +96,8 @@ def baselines(
     regression on a patch's pixels, and on the tokens that the router reads, learned from other pictures `learn` and
     their masks `told`: the most that a linear router can know.
     """
+    from sklearn.linear_model import LogisticRegression  # slow to import, and planning does not need it
+
     patch = model.shape.patch
     found = {
         "brightness": aucs(digits.patches(images, patch).mean(-1), mask),

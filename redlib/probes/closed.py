@@ -1,10 +1,9 @@
 """Linear probes in closed form: ridge regression, read as numbers or, through discriminant analysis, as classes."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import Ridge
 
 PENALTIES = (1e1, 1e2, 1e3, 1e4, 1e5)  # of standardised features: from hardly any to nearly nothing left
 
@@ -37,6 +36,9 @@ def closed(
     and linear discriminant analysis of the fitted indicators then says the class (penalised discriminant analysis:
     without it, classes that lie in a row hide those between them; Hastie, Buja and Tibshirani 1995).
     """
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis  # slow to import, and planning needs neither
+    from sklearn.linear_model import Ridge
+
     center, scale = x[train].mean(0), np.maximum(x[train].std(0), 1e-6)
     x = (x - center) / scale
     indicators = {name: np.eye(y.max() + 1, dtype=np.float32)[y] for name, y in classes.items()}
@@ -56,5 +58,5 @@ def closed(
     return said
 
 
-def _linear(fit: Ridge, x: np.ndarray, columns: slice) -> np.ndarray:
+def _linear(fit: Any, x: np.ndarray, columns: slice) -> np.ndarray:
     return x @ fit.coef_[columns].T + fit.intercept_[columns]

@@ -1,11 +1,12 @@
 """Result tables: tidy CSV with intervals, each row with the run that made it.
 
-`save` / `load` a table of a folder, `pick` / `select` rows or fail by name, `table` shows rows against columns,
-`difference` and `standing` put rows in words, `compare` sets two result sets against each other, `provenance` says
-where a number comes from.
+`save` / `load` a table of a folder, `Folder` has all of them by name, `pick` / `select` rows or fail by name, `table`
+shows rows against columns, `difference` and `standing` put rows in words, `compare` sets two result sets against each
+other, `provenance` says where a number comes from.
 """
 
 from redlib.results.compare import compare
+from redlib.results.folder import Folder
 from redlib.results.provenance import known_runs, provenance, record_run, resolve
 from redlib.results.show import cell, pick, select, table
 from redlib.results.tidy import EXTRA_COLUMNS, KEY, load, read, save, validate, write, write_csv
@@ -14,6 +15,7 @@ from redlib.results.words import difference, direction, listed, standing
 __all__ = [
     "EXTRA_COLUMNS",
     "KEY",
+    "Folder",
     "cell",
     "compare",
     "difference",

@@ -12,7 +12,7 @@ from redlib.routing.experts import Experts
 from redlib.statistics import Resampler, Statistic
 
 METRICS = ("value_accuracy", "range_accuracy")
-JUDGED = ("red", "softmax_moe", "top1")  # the methods whose losses are compared
+JUDGED = ("red", "red_plus", "softmax_moe", "top1")  # the methods whose losses are compared
 Hits = dict[tuple[str, float, str], np.ndarray]  # (corruption, strength, metric): which rows (N,) are right
 LESS, MORE, SAME = "RED loses less", "RED loses more", "no measurable difference"
 

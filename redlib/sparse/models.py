@@ -3,7 +3,6 @@
 B texts, T tokens, V words, d width, n specialists.
 """
 
-import copy
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,19 +102,6 @@ class Alchemist(nn.Module):
         return F.linear(states, self.embed.weight)
 
 
-class Int8Linear(nn.Module):
-    """A linear map whose weights are kept in 8 bits with a scale an output, and widened when they are used."""
-
-    def __init__(self, linear: nn.Linear):
-        super().__init__()
-        scale = linear.weight.detach().abs().amax(1).clamp_min(1e-12) / 127
-        self.register_buffer("weight", (linear.weight.detach() / scale[:, None]).round().to(torch.int8))
-        self.register_buffer("scale", scale)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight.to(x.dtype)) * self.scale
-
-
 def configuration(design: Design) -> Any:
     """The transformers configuration of a design, of one specialist for `specialists`."""
     shared = {
@@ -152,16 +138,6 @@ def build(design: Design, seed: int = 0, backend: str = "eager") -> nn.Module:
     if design.kind == "experts":
         model.set_experts_implementation(backend)
     return model.eval()
-
-
-def quantised(model: nn.Module) -> nn.Module:
-    """A copy with the linear maps of its layers in 8 bits; embedding and head stay as they are."""
-    made = copy.deepcopy(model)
-    for module in list(made.model.layers.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(module, name, Int8Linear(child))
-    return made
 
 
 def pretrained(backbone: Backbone) -> nn.Module:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from statsmodels.stats.contingency_tables import mcnemar as _mcnemar
-from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
 
@@ -23,6 +21,8 @@ def wilson(k: float, n: int, level: float = LEVEL) -> tuple[float, float]:
     """Wilson's interval of a proportion k / n of independent rows; ValueError unless 0 <= k <= n and n > 0."""
     if not (n > 0 and 0 <= k <= n):
         raise ValueError(f"a proportion needs 0 <= k <= n and n > 0, got k = {k} and n = {n}")
+    from statsmodels.stats.proportion import proportion_confint  # slow to import, and reading results does not need it
+
     low, high = proportion_confint(k, n, alpha=1 - level, method="wilson")
     return 0.0 if k == 0 else float(low), 1.0 if k == n else float(high)
 
@@ -38,5 +38,7 @@ def mcnemar(a_correct: np.ndarray, b_correct: np.ndarray) -> McNemar:
     discordant = only_a + only_b
     p = 1.0
     if discordant:
-        p = float(_mcnemar([[both, only_a], [only_b, neither]], exact=discordant < 25, correction=True).pvalue)
+        from statsmodels.stats.contingency_tables import mcnemar as test
+
+        p = float(test([[both, only_a], [only_b, neither]], exact=discordant < 25, correction=True).pvalue)
     return McNemar(min(p, 1.0), only_a, only_b, a.size)

@@ -11,9 +11,9 @@ from redlib import paths
 from redlib.config import Profile
 from redlib.study.about import about
 from redlib.study.stage import Stage
-from redlib.study.tables import TABLES, table
+from redlib.study.tables import TABLES, available, table
 
-__all__ = ["TABLES", "Stage", "about", "figure_folder", "table"]
+__all__ = ["TABLES", "Stage", "about", "available", "figure_folder", "table"]
 
 
 def figure_folder(profile: Profile) -> Path:

@@ -21,18 +21,42 @@ Accuracies = Mapping[tuple[Run, int], Mapping[str, Statistic]]  # of a run on it
 
 def ablation_tables(profile: Profile) -> Stage:
     """ablations.csv: every run of every question and its paired change; ablations_cost.csv: parameters and settings."""
-    wanted, runs = ablations.entries(profile), ablations.runs(profile)
+    return _tables(profile, False)
+
+
+def tuned_tables(profile: Profile) -> Stage:
+    """ablations_tuned.csv and ablations_tuned_cost.csv: the same for the questions that tune layers of the backbone."""
+    return _tables(profile, True)
+
+
+def tuned_hint(profile: Profile) -> str:
+    """How the tuned questions are answered where they are not yet, and how long it takes."""
+    name = profile.measured
+    if profile.reads:
+        return f"The record does not hold these runs yet; `python -m redlib sweep tuned --profile {name}` makes them."
+    missing = list(tuned_tables(profile).missing())
+    count = sum(stage.name.startswith("ablation (") for stage in missing)
+    hours = sum(stage.seconds for stage in missing) / 3600
+    return (
+        f"Not made here: `python -m redlib sweep tuned --profile {name}` makes the {count} runs that are missing, in "
+        f"about {hours:.1f} hours; what is there is not made again, so it can be stopped and started."
+    )
+
+
+def _tables(profile: Profile, tuned: bool) -> Stage:
+    wanted, runs = ablations.entries(profile, tuned), ablations.runs(profile, tuned)
+    name = "ablations_tuned" if tuned else "ablations"
     inputs = {run.name: run_stage(profile, run) for run in runs}
     asked = [[entry.question, entry.run.name, entry.reference.name] for entry in wanted]
 
     def make(stage: Stage, out: Path) -> None:
         folders = {run: stage.inputs[run.name].folder for run in runs}
         settings = {run: {**stage.inputs[run.name].config, "rows": profile.ablations.rows} for run in runs}
-        frames = {"ablations": tidy(wanted, folders, profile.bootstrap), "ablations_cost": costs(folders, settings)}
+        frames = {name: tidy(wanted, folders, profile.bootstrap), f"{name}_cost": costs(folders, settings)}
         save(profile, stage, out, frames)
 
     config = {"resamples": profile.bootstrap, "asked": asked}
-    return Stage("ablation tables", 1, config, make, inputs, 5 + len(runs) * 0.5)
+    return Stage(f"{'tuned ' if tuned else ''}ablation tables", 1, config, make, inputs, 5 + len(runs) * 0.5)
 
 
 def tidy(wanted: list[Entry], folders: Mapping[Run, Path], resamples: int) -> pd.DataFrame:
@@ -144,4 +168,9 @@ def costs(folders: Mapping[Run, Path], settings: Mapping[Run, Mapping]) -> pd.Da
     return fill(pd.DataFrame(rows), part="test", seed="all", group="all")
 
 
-TABLES = {"ablations": ablation_tables, "ablations_cost": ablation_tables}
+TABLES = {
+    "ablations": ablation_tables,
+    "ablations_cost": ablation_tables,
+    "ablations_tuned": tuned_tables,
+    "ablations_tuned_cost": tuned_tables,
+}

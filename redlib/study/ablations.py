@@ -122,6 +122,10 @@ def setting(profile: Profile, run: Run) -> Setting:
     fields = {"task": run.task, "labels": room.labels(profile), "seeds": run.seeds}
     fields |= {"definition": STEPS} if run.task == "task2" else {}
     fields |= {"methods": ("red",) if changes else BUILT_FROM}
+    if run.recipe == "source":
+        base = profile.source.base
+        epochs = min(base.max_epochs, profile.ablations.tuned_epochs)
+        fields |= {"base": base.model_copy(update={"max_epochs": epochs})}
     fields |= {"features": stage} if (stage := _depths(profile, run, pool)) else {}
     return compose(profile, pool, run.recipe, run.split, **fields, **changes)
 
@@ -129,10 +133,11 @@ def setting(profile: Profile, run: Run) -> Setting:
 def _depths(profile: Profile, run: Run, pool: Stage) -> Stage | None:
     """Features at every depth and pooling of the question, computed in one pass, for a run that reads one of them."""
     own, wanted = profile.chosen, profile.ablations
-    points = {Point(layer, own.pooling) for layer in wanted.layers} | {Point(own.layer, p) for p in wanted.poolings}
     r = profile.recipe(run.recipe)
+    points = {Point(layer, own.pooling) for layer in wanted.layers} | {Point(own.layer, p) for p in wanted.poolings}
     layer, pooling = (r.layer if run.layer is None else run.layer), run.pooling or r.pooling
-    if (run.layer, run.pooling) == (None, None) or Point(layer, pooling) not in points:
+    reads = (run.layer, run.pooling, run.tuned_layers) != (None, None, None)
+    if not reads or run.tuned_layers or Point(layer, pooling) not in points:
         return None
     return features_stage(pool, profile.backbone, sorted(points), None)
 
@@ -213,10 +218,13 @@ QUESTIONS: dict[str, Callable[[Profile, Recipe], list[Change]]] = {
 TUNED = ("tuned_layers", "tuned_share")  # they train layers of the backbone
 
 
-def entries(profile: Profile) -> list[Entry]:
-    """Every question that the profile asks, in order: RED first, then each run with what it is set against."""
+def entries(profile: Profile, tuned: bool = False) -> list[Entry]:
+    """Every question that the profile asks, in order: RED first, then each run with what it is set against.
+
+    tuned: the questions TUNED instead, which take hours and are asked apart.
+    """
     made = []
-    for split, questions in profile.ablations.questions.items():
+    for split, questions in ({"structure": TUNED} if tuned else profile.ablations.questions).items():
         for task in TASKS:
             for question in questions:
                 made += _entries(profile, question, task, split)
@@ -236,6 +244,6 @@ def _entries(profile: Profile, question: str, task: str, split: str) -> list[Ent
     return found
 
 
-def runs(profile: Profile) -> list[Run]:
+def runs(profile: Profile, tuned: bool = False) -> list[Run]:
     """Every run behind the ablations of a profile, each once."""
-    return list(dict.fromkeys(run for entry in entries(profile) for run in (entry.reference, entry.run)))
+    return list(dict.fromkeys(run for entry in entries(profile, tuned) for run in (entry.reference, entry.run)))

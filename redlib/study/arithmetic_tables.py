@@ -15,7 +15,7 @@ from redlib.config import Profile
 from redlib.phrasing import FIRST, OPERATOR, SECOND
 from redlib.statistics import Resampler, Statistic
 from redlib.study import methods, task1, task2
-from redlib.study.data import open_backbone, pool_stage, read_pool
+from redlib.study.data import open_backbone, pool_stage, read_pool, weights_id
 from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
 
@@ -38,7 +38,7 @@ def probe_tables(profile: Profile) -> Stage:
     pools = {ADDITIONS: task1.pool(profile, a.rows), OPERATORS: single}
     layers = list(dict.fromkeys((*a.layers, profile.chosen.layer)))
     config = a.model_dump(exclude={"rows", "operator_rows"}) | {"layers": layers, "resamples": profile.bootstrap}
-    config |= {"backbone": profile.backbone.model_dump(), "weights_id": _weights(profile)}
+    config |= {"backbone": profile.backbone.model_dump(), "weights_id": weights_id(profile.backbone)}
     config |= {"threads": torch.get_num_threads(), "versions": [torch.__version__, transformers.__version__]}
 
     def make(stage: Stage, out: Path) -> None:
@@ -54,11 +54,6 @@ def probe_tables(profile: Profile) -> Stage:
 
     seconds = 10 + (a.rows + a.operator_rows) * (0.01 + a.seeds * 0.001 * len(layers))
     return Stage("arithmetic probes", 1, config, make, pools, seconds)
-
-
-def _weights(profile: Profile) -> str:
-    spec = profile.backbone
-    return open_backbone(spec).weights_id if backbone.present(spec.name) else "not fetched yet"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ The chains of steps `operations` have two operations at least, so that there eve
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ MAPS = {  # table -> its metrics; each stays small
     "operand_maps_entropy": ("weight_entropy", "weight_entropy_wordings"),
 }
 REFERENCE = "red"
+Answers = dict[str, list[pd.DataFrame]]
 
 
 def boundary_tables(profile: Profile) -> Stage:
@@ -69,29 +71,53 @@ def _settings(profile: Profile) -> list[Setting]:
 
 
 def _tables(profile: Profile, settings: list[Setting], read: dict[str, Stage]) -> dict[str, pd.DataFrame]:
-    sweeps, shapes, maps = [], [], []
-    for s in settings:
-        seeds = min(profile.population.seeds, s.seeds)
-        said, population = answers(s, read[s.task], seeds), read_population(read[s.task])
-        seen = seen_pairs(s, population, seeds)
-        about = {"task": s.task, "variant": _variant(s), "split": s.split, "part": "population"}
-        for operator in population["operator"].unique():
-            for group, sweep, frames in _groups(profile, s, population, operator, seen, said):
-                where = about | {"group": group, "operator": operator}
-                curves = {name: sweep.curves(of) for name, of in frames.items()}
-                found = {name: sweep.shapes(of, curves[name]) for name, of in frames.items()}
-                shapes.append(_shape_rows(found, where))
-                sweeps += [_sweep_rows(sweep, curves[name], name, where) for name in SWEPT[s.task]]
-        if _mapped(s):
-            maps += list(_map_rows(s, population, said, seen[0], about))
-    swept = pd.concat(sweeps, ignore_index=True)
-    mapped = pd.concat(maps, ignore_index=True)
+    swept, shapes, mapped = frames(profile, (_swept(profile, s, read[s.task]) for s in settings))
     return {
         "boundary_sweep": swept[swept["task"] == "task1"],
         "boundary_sweep_task2": swept[swept["task"] == "task2"],
-        "boundary_smoothness": pd.concat(shapes, ignore_index=True),
+        "boundary_smoothness": shapes,
         **{name: mapped[mapped["metric"].isin(metrics)] for name, metrics in MAPS.items()},
     }
+
+
+@dataclass(frozen=True, eq=False)
+class Swept:
+    """A setting, and what methods say of its population (`said`, a frame a seed). `curves`, `maps`: methods whose
+    curves and maps are kept; `reference`: the one that all others are compared with."""
+
+    setting: Setting
+    population: pd.DataFrame
+    said: Answers
+    curves: Sequence[str]
+    maps: Sequence[str]
+    reference: str = REFERENCE
+
+    @property
+    def seeds(self) -> int:
+        return len(next(iter(self.said.values())))
+
+
+def _swept(profile: Profile, s: Setting, read: Stage) -> Swept:
+    said = answers(s, read, min(profile.population.seeds, s.seeds))
+    return Swept(s, read_population(read), said, SWEPT[s.task], MAPPED if _mapped(s) else ())
+
+
+def frames(profile: Profile, asked: Iterable[Swept]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Tidy curves along the value axis, numbers for their shapes, and maps of seed 0, of everything asked."""
+    sweeps, shapes, maps = [], [], []
+    for one in asked:
+        s, population = one.setting, one.population
+        seen = seen_pairs(s, population, one.seeds)
+        about = {"task": s.task, "variant": _variant(s), "split": s.split, "part": "population"}
+        for operator in population["operator"].unique():
+            for group, sweep, said in _groups(profile, s, population, operator, seen, one.said):
+                where = about | {"group": group, "operator": operator}
+                curves = {name: sweep.curves(of) for name, of in said.items()}
+                found = {name: sweep.shapes(of, curves[name]) for name, of in said.items()}
+                shapes.append(_shape_rows(found, where, one.reference))
+                sweeps += [_sweep_rows(sweep, curves[name], name, where) for name in one.curves]
+        maps += list(_map_rows(one, seen[0], about))
+    return tuple(pd.concat(found, ignore_index=True) for found in (sweeps, shapes, maps))
 
 
 def _variant(s: Setting) -> str:
@@ -100,9 +126,6 @@ def _variant(s: Setting) -> str:
 
 def _mapped(s: Setting) -> bool:
     return s.split == "structure" and s.definition != "single_heavy"
-
-
-Answers = dict[str, list[pd.DataFrame]]
 
 
 def _groups(
@@ -131,15 +154,15 @@ def _sweep_rows(sweep: Sweep, curves: Curves, method: str, where: dict) -> pd.Da
     return fill(pd.concat(frames), method=method, seed="all", **where)
 
 
-def _shape_rows(found: dict[str, dict[str, Statistic]], where: dict) -> pd.DataFrame:
-    """A row a method and metric, and for all methods but RED the paired difference RED minus the method."""
+def _shape_rows(found: dict[str, dict[str, Statistic]], where: dict, reference: str) -> pd.DataFrame:
+    """A row a method and metric, and for all methods but the reference the paired difference reference minus method."""
     rows = []
     for method, shapes in found.items():
         for metric, statistic in shapes.items():
             rows.append((method, metric, *_estimate(statistic)))
-            if method != REFERENCE and metric in found[REFERENCE]:
-                below = found[REFERENCE][metric] - statistic
-                rows.append((method, f"{metric}_below_{REFERENCE}", *_estimate(below)))
+            if method != reference and metric in found[reference]:
+                below = found[reference][metric] - statistic
+                rows.append((method, f"{metric}_below_{reference}", *_estimate(below)))
     frame = pd.DataFrame(rows, columns=["method", "metric", "value", "low", "high", "n"])
     return fill(frame, seed="all", **where)
 
@@ -149,14 +172,13 @@ def _estimate(statistic: Statistic) -> tuple[float, float, float, int]:
     return found.value, found.low, found.high, found.n
 
 
-def _map_rows(
-    s: Setting, population: pd.DataFrame, said: Answers, seen: np.ndarray, about: dict
-) -> Iterator[pd.DataFrame]:
+def _map_rows(one: Swept, seen: np.ndarray, about: dict) -> Iterator[pd.DataFrame]:
     """Maps of seed 0: of Task 1 addition, of Task 2 subtraction."""
-    operator = "addition" if s.task == "task1" else "subtraction"
-    mine = (population["operator"] == operator).to_numpy()
-    for method in MAPPED:
-        frame = evaluation.pair_maps(population[mine], said[method][0][mine], s.labels, seen[mine])
+    operator = "addition" if one.setting.task == "task1" else "subtraction"
+    mine = (one.population["operator"] == operator).to_numpy()
+    for method in one.maps:
+        said = one.said[method][0][mine]
+        frame = evaluation.pair_maps(one.population[mine], said, one.setting.labels, seen[mine])
         yield fill(frame, method=method, seed="0", **about)
 
 

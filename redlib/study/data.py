@@ -65,7 +65,7 @@ def features_stage(pool: Stage, spec: BackboneConfig, points: tuple[features.Poi
     """
     config = {
         "backbone": spec.model_dump(),
-        "weights_id": open_backbone(spec).weights_id if backbone.present(spec.name) else "not fetched yet",
+        "weights_id": weights_id(spec),
         "points": [asdict(point) for point in points],
         "states": states,
         "threads": torch.get_num_threads(),
@@ -78,7 +78,7 @@ def features_stage(pool: Stage, spec: BackboneConfig, points: tuple[features.Poi
         config,
         lambda stage, out: paths.write_json(out / "features.json", {"key": feature_set(stage).key}),
         {"pool": pool},
-        seconds=5 + rows * (0.008 if deepest else 0.003),
+        seconds=5 + rows * (0.02 if deepest else 0.003),
         bytes=rows * (2304 * len(points) + (6000 if states is not None else 0)),
     )
 
@@ -94,6 +94,24 @@ def features_of(stage: Stage) -> features.FeatureSet:
     points = [features.Point(**point) for point in c["points"]]
     texts = read_pool(stage.inputs["pool"].run())["text"].tolist()
     return features.FeatureSet(open_backbone(stage), texts, points, c["states"])
+
+
+def weights_id(spec: BackboneConfig) -> str:
+    """The identity of a profile's backbone, for keys: it need not be opened for them where it lies on disk."""
+    if not backbone.present(spec.name):
+        return "not fetched yet"
+    return _recorded_id(spec.name) or open_backbone(spec).weights_id
+
+
+@lru_cache(maxsize=2)
+def _recorded_id(name: str) -> str | None:
+    return backbone.recorded_id(name)
+
+
+def fetch_backbone(spec: BackboneConfig) -> None:
+    """Download a profile's backbone where it is missing: what is computed from it is named after its identity."""
+    if not backbone.present(spec.name):
+        open_backbone(spec)
 
 
 def open_backbone(stage_or_spec: Stage | BackboneConfig) -> backbone.Backbone:

@@ -1,7 +1,7 @@
 """Programs run through the step tables: who executes what, and what became of every program (the source, 4.8)."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from redlib.execution import Look, encode, exposure, outcomes, run, symbolic
 from redlib.expressions import Expression, LabelSpace
 from redlib.models.executors import EXECUTORS
 from redlib.programs import Program
-from redlib.study import operations, planner
+from redlib.study import operations, planner, planner_chains
 from redlib.study.data import read_pool
 from redlib.study.settings import Data
 from redlib.study.stage import Stage
@@ -52,28 +52,35 @@ class Asked:
     probabilities: Sequence[Sequence[float]] = ()  # of a planner: of every line of a program, the answer's last
 
 
-def planners(profile: Profile) -> dict[str, Stage]:
-    """What the planners of the profile write, by split, where there are experts for it."""
-    wanted = operations.splits(profile)
-    return {split: planner.predictions_stage(profile, split) for split in planner.splits(profile) if split in wanted}
+def planners(profile: Profile, splits: Sequence[str] = ()) -> dict[str, Stage]:
+    """What the planners of the profile (or of some splits) write, by split and chains (`asks`), where there are experts
+    for it."""
+    made, own, wanted = {}, profile.decomposer.chains, splits or operations.splits(profile)
+    for split in (split for split in planner.splits(profile) if split in wanted):
+        made[asks(split, own)] = planner.predictions_stage(profile, split)
+        for chains in planner_chains.others(profile):
+            made[asks(split, chains)] = planner_chains.predictions_stage(profile, split, chains)
+    return made
+
+
+def asks(split: str, chains: str) -> str:
+    """The planners of a split, asked these chains."""
+    return f"{split}, {chains}"
 
 
 def arms(profile: Profile, predicted: Mapping[str, Stage]) -> list[Arm]:
-    """Gold programs for every pair of CHAINS that the profile has, predicted ones for the splits of `predicted`."""
+    """Gold programs for every pair of CHAINS that the profile has, predicted ones where `predicted` has them."""
     known, splits = profile.operations.domains, operations.splits(profile)
-    pairs = [pair for pair in CHAINS if set(pair) <= set(known)]
-    made = [Arm(*pair, split) for pair in pairs for split in splits]
-    chains = profile.decomposer.chains
-    own = [experts for experts in known if experts == chains]
-    return made + [Arm(experts, chains, s, "predicted") for experts in own for s in splits if s in predicted]
+    made = [Arm(*pair, split) for pair in CHAINS if set(pair) <= set(known) for split in splits]
+    return made + [replace(arm, program="predicted") for arm in made if asks(arm.split, arm.chains) in predicted]
 
 
-def inputs(profile: Profile, predicted: Mapping[str, Stage]) -> dict[str, Stage]:
-    """The stages that all arms read."""
+def inputs(profile: Profile, predicted: Mapping[str, Stage], splits: Sequence[str] = ()) -> dict[str, Stage]:
+    """The stages that all arms read, or those of some splits."""
     o = profile.operations
     made = {f"chains {name}": operations.chains(profile, name) for name in o.domains}
     for name in o.domains:
-        for split in operations.splits(profile):
+        for split in splits or operations.splits(profile):
             made[f"executors {name}, {split}"] = operations.executors_stage(profile, name, split)
     return made | {f"planner {split}": stage for split, stage in predicted.items()}
 
@@ -88,7 +95,8 @@ def asked(arm: Arm, stage: Stage, seeds: int) -> list[Asked]:
         pool = read_pool(stage.inputs[f"chains {arm.chains}"].folder)
         programs = [Program.from_expression(Expression.read(text)) for text in pool["expression"]]
         return [Asked(pool[ITEMS], pool["text"].tolist(), programs, programs)] * seeds
-    said = pd.read_parquet(stage.inputs[f"planner {arm.split}"].folder / "predictions.parquet")
+    read = stage.inputs[f"planner {asks(arm.split, arm.chains)}"]
+    said = pd.read_parquet(read.folder / "predictions.parquet")
     said = said[(said["method"] == PLANNER) & (said["part"] == "test")]
     return [_planned(rows.reset_index(drop=True)) for _, rows in said.groupby("seed")]
 
@@ -111,8 +119,12 @@ def readable(text: str) -> Program | None:
 
 
 def looks(profile: Profile, arm: Arm, stage: Stage) -> list[dict[str, Look]]:
-    """The arm's executors as functions of steps, by name, a dict a seed of the experts."""
-    said = pd.read_parquet(stage.inputs[f"executors {arm.experts}, {arm.split}"].folder / "steps.parquet")
+    """The arm's executors as functions of steps, by name, a dict a seed of the experts: those seeds that all executors
+    stages of the arm among what the stage reads have."""
+    read = [made for name, made in stage.inputs.items() if name.startswith(f"executors {arm.experts}, {arm.split}")]
+    frames = [pd.read_parquet(made.folder / "steps.parquet") for made in read]
+    seeds = min(frame["seed"].nunique() for frame in frames)
+    said = pd.concat([frame[frame["seed"] < seeds] for frame in frames], ignore_index=True)
     ceiling = {SYMBOLIC: symbolic(operations.labels(profile))}
     return [
         {name: table.look(name) for name in table.values} | ceiling for table in operations.step_tables(profile, said)
@@ -125,8 +137,9 @@ def seen(profile: Profile, name: str, split: str) -> list[set[str]]:
     return [set(data.pool["structure"].iloc[rows]) for rows in data.rows["train"]]
 
 
-def answers(profile: Profile, arm: Arm, stage: Stage) -> pd.DataFrame:
-    """What every executor of an arm makes of every program: a row a program, method and seed.
+def answers(profile: Profile, arm: Arm, stage: Stage, methods: Sequence[str] = ()) -> pd.DataFrame:
+    """What every executor of an arm (or those called `methods`) makes of every program: a row a program, method and
+    seed.
 
     Columns: those of a frame of predictions (recipe is the arm's variant; NO_ANSWER where there is none or one that is
     no label), operations, unseen, and those of `execution.outcomes`.
@@ -138,7 +151,8 @@ def answers(profile: Profile, arm: Arm, stage: Stage) -> pd.DataFrame:
         turn = seed % len(by_seed)
         plans = encode(question.given)
         items = question.items.assign(unseen=exposure(question.gold, known[turn]), seed=seed)
-        for method, look in by_seed[turn].items():
+        for method in methods or by_seed[turn]:
+            look = by_seed[turn][method]
             found = outcomes(question.gold, question.given, run(plans, look, within), space)
             said = found.drop(columns="operations").assign(predicted_value=_answered(found, space), method=method)
             frames.append(pd.concat([items, said], axis=1))

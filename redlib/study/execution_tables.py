@@ -112,7 +112,7 @@ def step_tables(profile: Profile) -> Stage:
         for where, (name, split) in pairs.items():
             said = judged(profile, name, split, pd.read_parquet(stage.inputs[where].folder / "steps.parquet"))
             about = {"task": "decomposed", "variant": name, "split": split, "part": "all"}
-            every.append(_accuracies(said).assign(**about))
+            every.append(step_accuracies(said).assign(**about))
             maps.append(error_map(said).assign(**about))
         save(profile, stage, out, {"execution_steps": pd.concat(every), "execution_errors": pd.concat(maps)})
 
@@ -147,7 +147,8 @@ def judged(profile: Profile, name: str, split: str, said: pd.DataFrame) -> pd.Da
     )
 
 
-def _accuracies(said: pd.DataFrame) -> pd.DataFrame:
+def step_accuracies(said: pd.DataFrame) -> pd.DataFrame:
+    """Exact accuracies of `judged` steps, of every seed and their mean, by the groups of `step_tables`."""
     groups = {"all": said["inside"], "outside": ~said["inside"] & said["label"]}
     for operator, name in NAMES.items():
         of = said["inside"] & (said["operator"] == operator)

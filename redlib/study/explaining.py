@@ -3,14 +3,15 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from redlib import explain, features, paths
+from redlib import explain, features, models, paths
 from redlib.config import Profile
-from redlib.study import methods, shipped, task1, task2
+from redlib.study import methods, red_plus, shipped, shipping, task1, task2
 from redlib.study.data import open_backbone
 from redlib.study.settings import Data, Setting
 
 TASKS = {"task1": task1, "task2": task2}
 OpenModel = Callable[[], explain.Model]
+OpenPlus = Callable[[], explain.Explainer]
 
 
 def explainer(
@@ -23,8 +24,10 @@ def explainer(
 ) -> explain.Explainer:
     """Ready to explain questions by the models of a task and recipe; `steps` is Task 2's definition of them.
 
-    The models of other splits are opened when an intervention asks for them. What is missing is trained; `record` never
-    trains: FileNotFoundError says what ships its modules. ValueError for an unknown task, recipe, split, seed or steps.
+    The models of other splits are opened when an intervention asks for them, `red_plus` when one of its methods is
+    asked for: it is there with recipe `chosen` where it is trained or shipped. What is missing is trained; `record`
+    never trains: FileNotFoundError says what ships its modules. ValueError for an unknown task, recipe, split, seed or
+    steps.
     """
     if task not in TASKS:
         raise ValueError(f"unknown task {task!r}; valid tasks: {', '.join(TASKS)}")
@@ -36,7 +39,8 @@ def explainer(
             f"profile {profile.name!r} has no models of {task}, recipe {recipe}, split {split}, seed {seed}; "
             f"splits that it has: {valid}"
         )
-    made = assemble(profile, task, recipe, found, split)
+    plus = _plus(profile, task, seed, split) if recipe == "chosen" and steps == red_plus.STEPS else None
+    made = assemble(profile, task, recipe, found, split, plus)
     made.model()
     return made
 
@@ -48,9 +52,14 @@ def available(profile: Profile) -> bool:
 
 
 def assemble(
-    profile: Profile, task: str, recipe: str, models: Mapping[str, OpenModel], split: str
+    profile: Profile,
+    task: str,
+    recipe: str,
+    opened: Mapping[str, OpenModel],
+    split: str,
+    plus: OpenPlus | None = None,
 ) -> explain.Explainer:
-    """An explainer of models by split, all of one task and recipe; none is opened yet."""
+    """An explainer of models by split, all of one task and recipe; none is opened yet, nor is `plus`."""
     r = profile.recipe(recipe)
     return explain.Explainer(
         backbone=open_backbone(profile.backbone),
@@ -59,9 +68,39 @@ def assemble(
         operands=getattr(profile, task).operands,
         point=features.Point(r.layer, r.pooling),
         tuned_layers=r.tuned_layers,
-        models=models,
+        models=opened,
         split=split,
+        plus=plus,
     )
+
+
+def _plus(profile: Profile, task: str, seed: int, split: str) -> OpenPlus | None:
+    """How the explainer of a task's `red_plus` is opened; None where the profile has none for the split and seed."""
+    form = red_plus.form(profile, task)
+    if profile.reads:
+        found = _shipped(profile, task, shipping.PLUS, seed, red_plus.STEPS)
+    else:
+        settings = [s for s in red_plus.settings(profile, task) if seed < s.seeds]
+        found = {s.split: partial(_trained_plus, profile, s, seed) for s in settings}
+    if split not in found:
+        return None
+    return lambda: explain.Explainer(
+        backbone=open_backbone(profile.backbone),
+        task=task,
+        labels=TASKS[task].labels(profile),
+        operands=getattr(profile, task).operands,
+        point=features.Point(form.layer, form.pooling),
+        tuned_layers=0,
+        models=found,
+        split=split,
+        tokens=bool(form.layers),
+    )
+
+
+def _trained_plus(profile: Profile, s: Setting, seed: int) -> explain.Model:
+    name = f"{s.task}, {shipping.PLUS}, split {s.split}, seed {seed}, profile {profile.name}"
+    kinds = tuple(models.PLUS)
+    return explain.Model(name, s.labels, red_plus.load_parts(s, seed), training_structures(s, seed), kinds)
 
 
 def setting(profile: Profile, task: str, recipe: str, split: str, steps: str = "operations", **changes) -> Setting:

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
+import scipy
 import torch
 import torch.nn.functional as F
-from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from redlib import models, modules, training
@@ -219,5 +219,9 @@ def fit_scale(data: Data, parts: Bank, arm: Arm, seed: int) -> float:
     x, y = _rows_of(data, "validation", seed), data.value[data.rows["validation"][seed]]
     start, end = (ArmModel(data.setting.labels, parts, arm, scale)(x).logits.double() for scale in (0.0, 1.0))
     slope = end - start
-    found = minimize_scalar(lambda log: float(F.cross_entropy(start + 10**log * slope, y)), bounds=(-3, 3))
+
+    def loss(log: float) -> float:
+        return float(F.cross_entropy(start + 10**log * slope, y))
+
+    found = scipy.optimize.minimize_scalar(loss, bounds=(-3, 3))
     return float(10**found.x)

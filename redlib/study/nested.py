@@ -17,9 +17,15 @@ from redlib.nested import digits, flops, learning
 from redlib.study.stage import Stage
 
 WEIGHTS, HISTORY = "model.safetensors", "history.json"
-GATED = ("nested", "gate", "random", "grouped")  # arms that start with the nested router
-FIXED = ("nested", "random", "grouped", "drop")  # and keep it; in the others, the gate goes on training it
-SPEED = 3e9  # FLOPs a second of training on one slow core, for estimates
+GATED = ("nested", "gate", "random", "grouped", "grouped_weighted")  # arms that start with the nested router
+FIXED = (
+    "nested",
+    "random",
+    "grouped",
+    "grouped_weighted",
+    "drop",
+)  # and keep it; in the others, the gate goes on training it
+SPEED = 2.5e10  # FLOPs a second of training on one core, for estimates
 
 
 def shape(n: Nested, dim: int | None = None, plain: bool = False) -> nested.Shape:
@@ -216,8 +222,13 @@ def _model_stage(
 
     config = {**common, **config, "seed": seed, "threads": torch.get_num_threads()}
     inputs = {"clutter": clutter_stage(n, seed, "train"), **more}
-    rows = 0.72 * (n.limit or (5_000 if n.digits == "mnist" else 1_797))
-    return Stage(f"{name}, seed {seed}", 1, config, make, inputs, 2 + 3 * cost * rows / SPEED, 2_000_000)
+    seconds = 2 + 3 * cost * 0.72 * rows(n) / SPEED
+    return Stage(f"{name}, seed {seed}", 1, config, make, inputs, seconds, 2_000_000)
+
+
+def rows(n: Nested) -> int:
+    """Digits of the profile, all parts together."""
+    return n.limit or {"mnist": 5_000, "sklearn": 1_797}[n.digits]
 
 
 def _fit(stage: Stage, n: Nested, network: nn.Module, loss, epochs: float, seed: int, parameters) -> list[dict]:

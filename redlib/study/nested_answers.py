@@ -14,7 +14,12 @@ from redlib.study.stage import Stage
 
 
 def answers_stage(n: Nested, seed: int) -> Stage:
-    """What every model of a seed answers on held-out pictures: `<method>@<budget>`, right or not, (V * n,)."""
+    """What every model of a seed answers on held-out pictures: `<method>@<budget>`, right or not, (V * n,).
+
+    ValueError, before anything is trained, for a budget that no capacities have.
+    """
+    for budget in n.budgets:
+        nested.capacities(budget, chapter.shape(n).shares)
     inputs = {
         "clutter": chapter.clutter_stage(n, seed, "test"),
         "warm": chapter.warm_stage(n, seed),
@@ -34,7 +39,9 @@ def answers_stage(n: Nested, seed: int) -> Stage:
         }
         np.savez(out / "answers.npz", **said, labels=labels, rows=np.tile(test["rows"], len(test["images"])))
 
-    seconds = 5 + 8 * len(n.budgets) * (len(n.arms) + 2)
+    pictures = 0.2 * chapter.rows(n) * n.test_views
+    forward = pictures * flops.image(chapter.shape(n), "plain") / chapter.SPEED
+    seconds = 2 + forward * (len(n.budgets) * (len(n.arms) + 2) + 6)
     return Stage(f"nested answers, seed {seed}", 1, config, make, inputs, seconds, 1_000_000)
 
 

@@ -1,4 +1,4 @@
-"""The table of what nested experts save on a clock and in memory, of untrained models on this machine."""
+"""The tables of what nested experts save on a clock and in memory, on this machine."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +11,7 @@ from redlib import nested
 from redlib.config import Nested, Profile
 from redlib.nested import flops, speed
 from redlib.study import nested as chapter
+from redlib.study import nested_answers
 from redlib.study.stage import Stage
 
 
@@ -31,7 +32,7 @@ def speed_tables(profile: Profile) -> Stage:
         chapter.save(profile, stage, out, {"nested_speed": pd.concat(frames).assign(**about)})
 
     cost = sum(flops.image(chapter.shape(n, dim), "plain") for dim in n.speed_dims) * n.speed_batch * n.repeats
-    return Stage("nested speed", 1, config, make, {}, 5 + cost * 12 / chapter.SPEED)
+    return Stage("nested speed", 1, config, make, {}, 5 + cost * 6 / chapter.SPEED)
 
 
 def _speed(model: nested.Shape, n: Nested) -> pd.DataFrame:
@@ -65,4 +66,31 @@ def _line(method: str, x: float, metric: str, value: float, n=pd.NA, low=np.nan,
     return {"method": method, "x": x, "metric": metric, "value": float(value), "n": n, "low": low, "high": high}
 
 
-TABLES: dict[str, Callable[[Profile], Stage]] = {"nested_speed": speed_tables}
+def clock_tables(profile: Profile) -> Stage:
+    """nested_clock.csv: what every row of the table nested takes on a clock, by method and x as there.
+
+    milliseconds (of a picture, in one batch, the trained models of seed 0 in turn) and clock_ratio (by the plain
+    model's, round by round); intervals: resampled rounds.
+    """
+    n = profile.nested
+    config = n.model_dump(include={"budgets", "speed_batch", "repeats"}) | {"threads": torch.get_num_threads()}
+
+    def make(stage: Stage, out: Path) -> None:
+        images = chapter.read(stage.inputs["clutter"], "clutter.npz")["images"][0, : n.speed_batch]
+        batch = torch.from_numpy(images).float() / 255
+        calls = nested_answers.calls(stage, n, 0)
+        with torch.inference_mode():
+            seconds = speed.in_turn({name: lambda call=call: call(batch) for name, call in calls.items()}, n.repeats)
+        rounds, each, lines = n.repeats, np.full(n.repeats, len(batch) / 1e3), []
+        for name, mine in seconds.items():
+            method, x = name.split("@")
+            lines += [_line(method, float(x), "milliseconds", *_first(speed.ratio(mine, each), rounds))]
+            lines += [_line(method, float(x), "clock_ratio", *_first(speed.ratio(mine, seconds["plain@1"]), rounds))]
+        about = {"task": "nested", "variant": f"{n.digits}/D={n.dim}", "split": "none", "part": "none"}
+        chapter.save(profile, stage, out, {"nested_clock": pd.DataFrame(lines).assign(**about)})
+
+    answers = nested_answers.answers_stage(n, 0)
+    return Stage("nested clock", 1, config, make, answers.inputs, 2 + 0.05 * n.repeats * 6 * len(n.budgets))
+
+
+TABLES: dict[str, Callable[[Profile], Stage]] = {"nested_speed": speed_tables, "nested_clock": clock_tables}

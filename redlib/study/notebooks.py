@@ -1,40 +1,22 @@
-"""The notebooks of the study, in order, and how one of them is executed.
+"""The notebooks of the study, in order: what each one asks and which tables it reads."""
 
-A notebook has one `parameters` cell (`profile`, `overrides`), runs from the project's folder and shows what the rooms
-return. An executed copy carries no widget state, no timings and no path of the machine that made it.
-"""
-
-import ast
-import os
-import re
-import sys
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import nbformat
-import papermill
-from nbclient.exceptions import DeadKernelError
-from nbformat import NotebookNode
-from papermill.exceptions import PapermillExecutionError
-from traitlets.config import Config
-
-from redlib import paths
 
 CHAPTERS = ("core", "all")
-IMAGES = ("image/png", "image/jpeg")  # base64: no text to scrub
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """One notebook: `question` is what it answers, `tables` the names of the tables that it reads."""
+    """One notebook: `question` is what it answers, `tables` the names of the tables that it reads, `optional` those
+    that it shows where they are: nobody makes them for it. One that `judges` reads whatever tables there are."""
 
     name: str
     question: str
     tables: tuple[str, ...] = ()
     chapter: str = "core"
+    optional: tuple[str, ...] = ()
+    judges: bool = False
 
 
 NOTEBOOKS = (
@@ -52,9 +34,7 @@ NOTEBOOKS = (
         ("task1", "task1_curves", "task1_epochs"),
     ),
     Notebook(
-        "05_uniform_averaging",
-        "What is lost when every expert always has an equal say?",
-        ("task1", "task1_bias"),
+        "05_uniform_averaging", "What is lost when every expert always has an equal say?", ("task1", "task1_bias")
     ),
     Notebook(
         "06_softmax_mixture",
@@ -76,14 +56,10 @@ NOTEBOOKS = (
         "Which claims of the source about Task 2 hold here?",
         (
             *("task2_checks", "task2", "task2_bias", "task2_confusion", "task2_epochs", "task2_transfer"),
-            "task2_hardness",
+            *("task2_hardness", "schedule"),
         ),
     ),
-    Notebook(
-        "10_fair_comparison",
-        "Where does the gap between RED and the softmax mixture come from?",
-        ("fair",),
-    ),
+    Notebook("10_fair_comparison", "Where does the gap between RED and the softmax mixture come from?", ("fair",)),
     Notebook(
         "11_routing",
         "What does the router do, and what happens when it is wrong?",
@@ -118,7 +94,7 @@ NOTEBOOKS = (
     Notebook(
         "16_step_decomposer",
         "Can a planner turn a question into the program that answers it?",
-        ("planner", "planner_errors", "planner_curves", "planner_examples"),
+        ("planner", "planner_errors", "planner_curves", "planner_examples", "planner_chains"),
         "all",
     ),
     Notebook(
@@ -129,6 +105,7 @@ NOTEBOOKS = (
             *("execution_domain", "execution_assembly", "execution_examples"),
         ),
         "all",
+        optional=("task2",),
     ),
     Notebook(
         "18_modularity",
@@ -136,11 +113,22 @@ NOTEBOOKS = (
         ("modularity", "modularity_ranges"),
         "all",
     ),
-    Notebook("19_ablations", "Which part of RED matters, and how much?", ("ablations", "ablations_cost"), "all"),
+    Notebook(
+        "19_ablations",
+        "Which part of RED matters, and how much?",
+        ("ablations", "ablations_cost"),
+        "all",
+        optional=("ablations_tuned", "ablations_tuned_cost"),
+    ),
     Notebook(
         "20_red_plus",
         "What do experts and a router add to a base that knows sums it has not seen?",
-        ("red_plus", "red_plus_curves"),
+        (
+            *("red_plus_parts", "red_plus_onset", "red_plus_errors", "red_plus_fourier", "red_plus_beyond"),
+            *("red_plus", "red_plus_curves", "red_plus_execution", "red_plus_budget", "red_plus_steps"),
+            *("red_plus_partitions", "red_plus_sweep", "red_plus_smoothness", "red_plus_maps"),
+            *("red_plus_routing", "red_plus_routing_curves", "red_plus_robustness"),
+        ),
         "all",
     ),
     Notebook(
@@ -153,27 +141,17 @@ NOTEBOOKS = (
     Notebook(
         "23_sparse_against_dense",
         "Are sparse mixtures cheaper to serve than dense transformers of their size?",
-        (
-            *("sparse_models", "sparse_quality", "sparse_training"),
-            *("sparse_serving", "sparse_growth", "sparse_time"),
-        ),
+        ("sparse_models", "sparse_quality", "sparse_training", "sparse_serving", "sparse_growth", "sparse_time"),
         "all",
     ),
     Notebook(
         "24_nested_experts",
         "What is gained when each part of a picture gets only as much of the network as it is worth?",
-        ("nested", "nested_curves", "nested_routing", "nested_maps", "nested_speed", "routing"),
+        ("nested", "nested_curves", "nested_routing", "nested_maps", "nested_speed", "nested_clock", "routing"),
         "all",
     ),
+    Notebook("25_claims", "Which of the source's claims hold here, and why do the others not?", judges=True),
 )
-
-
-class NotebookError(RuntimeError):
-    """A cell failed: `notebook` is the copy up to there (None if there is none), the message says what and where."""
-
-    def __init__(self, message: str, notebook: NotebookNode | None):
-        super().__init__(message)
-        self.notebook = notebook
 
 
 def select(
@@ -191,103 +169,3 @@ def select(
         return tuple(notebook for notebook in notebooks if notebook.name == only)
     first = names.index(start) if start else 0
     return tuple(notebook for notebook in notebooks[first:] if chapters == "all" or notebook.chapter == "core")
-
-
-def read(path: Path) -> NotebookNode:
-    """The notebook at `path`; FileNotFoundError or ValueError names what is wrong with it."""
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no notebook {path.name} in {path.parent}")
-    try:
-        return nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
-    except (nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
-        raise ValueError(f"{path.name} is not a notebook: {str(error).splitlines()[0]}") from None
-
-
-def parameters(notebook: NotebookNode, name: str) -> tuple[str, ...]:
-    """Names assigned in the one cell tagged `parameters`; ValueError when there is not exactly one."""
-    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    if len(cells) != 1:
-        raise ValueError(f"{name} needs exactly one cell tagged `parameters` and has {len(cells)}")
-    names = []
-    for node in ast.parse(cells[0].source).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        names += [target.id for target in targets if isinstance(target, ast.Name)]
-    return tuple(names)
-
-
-def check(source: Path, given: Iterable[str]) -> NotebookNode:
-    """The notebook at `source`; ValueError if it lacks a parameter that is given (papermill would only warn)."""
-    notebook = read(source)
-    known = parameters(notebook, source.name)
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{source.name} has no parameter {name!r}; its parameters: {', '.join(known)}")
-    return notebook
-
-
-def execute(source: Path, given: Mapping[str, Any]) -> NotebookNode:
-    """Run a notebook with papermill from the project's folder and return the scrubbed copy.
-
-    Raises ValueError for a notebook without parameters cell or a parameter that it does not have, NotebookError with
-    the failing cell's error when a cell fails or the kernel dies.
-    """
-    notebook = check(source, given)
-    with tempfile.TemporaryDirectory(prefix="redlib-") as folder:
-        target = Path(folder) / source.name
-        try:
-            papermill.execute_notebook(
-                notebook,
-                target,
-                dict(given),
-                cwd=paths.root(),
-                progress_bar=sys.stderr.isatty(),
-                config=_kernel(folder),
-            )
-        except PapermillExecutionError as error:
-            reason = f"{error.ename}: {error.evalue}" if error.evalue else error.ename
-            message = f"{source.stem} failed in cell {error.exec_count}: {reason}{_head(error.source)}"
-            raise NotebookError(message, scrub(read(target))) from None
-        except DeadKernelError:
-            partial = scrub(read(target)) if target.is_file() else None
-            raise NotebookError(f"{source.stem} failed: its kernel died (killed, or out of memory)", partial) from None
-        return scrub(read(target))
-
-
-def _kernel(folder: str) -> Config:
-    """Kernels talk over sockets in a folder of the run's own: no race for a port, and no other run listens."""
-    return Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}} if os.name == "posix" else {})
-
-
-def _head(source: str) -> str:
-    lines = [line for line in source.splitlines() if line.strip()]
-    more = "\n    ..." if len(lines) > 3 else ""
-    return "\n    " + "\n    ".join(lines[:3]) + more
-
-
-def scrub(notebook: NotebookNode) -> NotebookNode:
-    """Drop widget state and timings, and write paths of this machine relative to the project or its owner."""
-    for name in ("widgets", "papermill"):
-        notebook.metadata.pop(name, None)
-    for cell in notebook.cells:
-        for name in ("papermill", "execution"):
-            cell.metadata.pop(name, None)
-    return nbformat.from_dict(_walk(notebook, _machine_paths()))
-
-
-def _walk(node: Any, replacements: list[tuple[re.Pattern, str]]) -> Any:
-    if isinstance(node, str):
-        for pattern, name in replacements:
-            node = pattern.sub(name, node)
-        return node
-    if isinstance(node, Mapping):
-        return {key: value if key in IMAGES else _walk(value, replacements) for key, value in node.items()}
-    return [_walk(item, replacements) for item in node] if isinstance(node, list) else node
-
-
-def _machine_paths() -> list[tuple[re.Pattern, str]]:
-    """Longest first, so that the project's folder goes before the home that holds it."""
-    named = {str(paths.cache()): "$REDLIB_CACHE", sys.prefix: "$PYTHON", sys.base_prefix: "$PYTHON"}
-    named |= {str(paths.root()): ".", os.path.expanduser("~"): "~"}
-    cell = re.compile(re.escape(tempfile.gettempdir()) + r"/ipykernel_\d+/\d+\.py")
-    ordered = sorted((path for path in named if len(path) > 1), key=len, reverse=True)
-    return [(cell, "<cell>"), *((re.compile(re.escape(path) + r"(?![\w.-])"), named[path]) for path in ordered)]

@@ -1,6 +1,7 @@
 """Operation experts and what every executor says of every step: pools of single steps, one a domain, the settings over
 them, and the finite population of steps as a table (the source, 4.2.6, 4.5.2 and 4.8)."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from redlib.config import Profile
 from redlib.datasets import decomposer, steps
 from redlib.execution import StepTable
 from redlib.expressions import OPERATORS
-from redlib.models import LabelSpace
+from redlib.models import LabelSpace, Method
 from redlib.models.executors import BY_RANGE, EXECUTORS, OF_OPERATIONS, executor
 from redlib.study import methods
 from redlib.study.data import open_backbone
@@ -88,10 +89,11 @@ def splits(profile: Profile) -> list[str]:
 # ---- the population of steps -------------------------------------------------------------------------------------
 
 
-def population(profile: Profile) -> Stage:
-    """x.npy (P, d): features of the P steps that chains can meet, each in its one canonical text, "12 + 5"."""
+def population(profile: Profile, whose: Setting | None = None) -> Stage:
+    """x.npy (P, d): features of the P steps that chains can meet, each in its one canonical text, "12 + 5", as a
+    setting reads them (None: recipe `chosen`)."""
     o = profile.operations
-    read = setting(profile, o.domains[0], splits(profile)[0]).features.config
+    read = (whose or setting(profile, o.domains[0], splits(profile)[0])).features.config
     config = {name: value for name, value in read.items() if name != "states"}
     texts = [steps.canonical(step) for step in reachable(profile).steps()]
 
@@ -130,13 +132,19 @@ def executors_stage(profile: Profile, name: str, split: str) -> Stage:
 
 
 def _say(profile: Profile, s: Setting, ranged: Setting, read: Path, seed: int) -> pd.DataFrame:
+    own, others = methods.load_parts(s, seed), methods.load_parts(ranged, seed)
+    made = {name: executor(name, s.labels, others if name == BY_RANGE else own, s.K) for name in EXECUTORS}
+    return said_of_steps(profile, read, made, seed)
+
+
+def said_of_steps(profile: Profile, read: Path, executors: Mapping[str, Method], seed: int) -> pd.DataFrame:
+    """What executors of one seed, by name, say of every step in the folder of a `population`: columns as in
+    `executors_stage`."""
     x = torch.from_numpy(np.load(read / "x.npy"))
     of = pd.DataFrame(reachable(profile).steps(), columns=["first", "operator", "second"])
-    operation = of["operator"].map(OPERATORS.index).to_numpy()
-    own, others, frames = methods.load_parts(s, seed), methods.load_parts(ranged, seed), []
-    for name in EXECUTORS:
-        method = executor(name, s.labels, others if name == BY_RANGE else own, s.K)
-        said = evaluation.predict(method, x, s.labels, operation)
+    operation, frames = of["operator"].map(OPERATORS.index).to_numpy(), []
+    for name, method in executors.items():
+        said = evaluation.predict(method, x, method.labels, operation)
         frames.append(pd.concat([of.assign(seed=seed, method=name), said], axis=1))
     return pd.concat(frames, ignore_index=True).rename(columns={"router_range": "route"})
 

@@ -9,13 +9,13 @@ import pandas as pd
 import torch
 import transformers
 
-from redlib import backbone, datasets, decomposer, features, paths, training
-from redlib.config import PARTS, BackboneConfig, Decomposer, Profile
+from redlib import backbone, datasets, decomposer, features, modules, paths, training
+from redlib.config import PARTS, BackboneConfig, Decomposer, Profile, Training
 from redlib.decomposer import Plan, Planner, Sequences, Symbolic, Written, errors
 from redlib.expressions import Expression
 from redlib.models import LabelSpace
 from redlib.programs import Program
-from redlib.study.data import open_backbone, pool_stage, read_pool
+from redlib.study.data import fingerprint, open_backbone, pool_stage, read_pool, weights_id
 from redlib.study.settings import member_seeds
 from redlib.study.stage import Stage
 
@@ -23,6 +23,7 @@ METHODS = ("planner", "planner_unrestricted", "symbolic")
 SURE = 0.1  # of logits: a lead that rounding of cached states cannot turn; closer programs are decoded
 CHECKED = 16  # programs a planner that are decoded although the margin says what will be written
 FINAL_RATE = 0.1  # of the learning rate, at the end
+FILE = "planner.safetensors"
 
 
 def labels(profile: Profile) -> LabelSpace:
@@ -41,29 +42,30 @@ def splits(profile: Profile) -> list[str]:
     return [split for split, seeds in profile.decomposer.seeds.items() if seeds]
 
 
-def states_stage(profile: Profile) -> Stage:
-    """Token states at the boundary of every text with its program behind it: the trunk sees each record once."""
-    spec = profile.backbone
+def states_stage(profile: Profile, texts: Stage | None = None) -> Stage:
+    """Token states at the boundary of every text of a pool (None: the records') with its program behind it: the trunk
+    sees each record once."""
+    spec, texts = profile.backbone, texts or pool(profile)
     config = {
         "backbone": spec.model_dump(),
-        "weights_id": open_backbone(spec).weights_id if backbone.present(spec.name) else "not fetched yet",
+        "weights_id": weights_id(spec),
         "threads": torch.get_num_threads(),
         "versions": [torch.__version__, transformers.__version__],
     }
-    rows = profile.decomposer.rows
+    rows = texts.config["rows"]
     return Stage(
         "program states",
         1,
         config,
         lambda stage, out: paths.write_json(out / "features.json", {"key": _states(stage).key}),
-        {"pool": pool(profile)},
+        {"pool": texts},
         seconds=5 + rows * 0.09,
         bytes=rows * 70_000,
     )
 
 
 def _states(stage: Stage) -> features.FeatureSet:
-    bone, records = _backbone(stage), _records(stage)
+    bone, records = _backbone(stage), records_of(stage)
     texts = decomposer.spelled(bone, records["text"].tolist(), records["program"].tolist())
     return features.FeatureSet(bone, texts, (), bone.boundary).ensure()
 
@@ -72,7 +74,7 @@ def _backbone(stage: Stage) -> backbone.Backbone:
     return open_backbone(BackboneConfig(**stage.config["backbone"]))
 
 
-def _records(stage: Stage) -> pd.DataFrame:
+def records_of(stage: Stage) -> pd.DataFrame:
     """The rows of the pool that a stage reads, with their programs."""
     rows = read_pool(stage.inputs["pool"].run())
     programs = {text: Program.from_expression(Expression.read(text)).text for text in rows["expression"].unique()}
@@ -99,22 +101,44 @@ def trained_stage(profile: Profile, split: str, seed: int) -> Stage:
 
 
 def _train(profile: Profile, stage: Stage, out: Path) -> None:
-    split, seed, loop = stage.config["split"], stage.config["seed"], profile.decomposer.training
-    bone, records = open_backbone(profile.backbone), _records(stage)
+    planner, history = fit(profile, stage, profile.decomposer.training)
+    records, seed = records_of(stage), stage.config["seed"]
+    test = parts_of(records, stage.config["split"], seed)["test"]
+    planner.save(out / FILE, probe_texts(planner.backbone, records.iloc[test]))
+    history.assign(member=seed, seed=seed).to_csv(out / "history.csv", index=False)
+
+
+def fit(profile: Profile, stage: Stage, loop: Training, most: int | None = None) -> tuple[Planner, pd.DataFrame]:
+    """A planner of the split and seed of a stage, trained on the records that it reads, and how that went.
+
+    most: so many training records alone.
+    """
+    split, seed = stage.config["split"], stage.config["seed"]
+    bone, records = open_backbone(profile.backbone), records_of(stage)
     planner = decomposer.new(bone, passport(profile, bone, split, seed))
-    sequences, parts = _sequences(planner, records, stage.inputs["states"]), _parts(records, split, seed)
+    sequences, parts = sequences_of(planner, records, stage.inputs["states"]), parts_of(records, split, seed)
     device = training.device()
     rows = training.Rows(
         lambda index, _: sequences.batch(index[0], device),
         sequences.targets,
-        [parts["train"]],
+        [parts["train"][:most]],
         [parts["validation"]],
         "planner",
         member_seeds(f"planner/{split}", [seed]),
     )
-    history = training.fit(planner.writer, rows, loop, lambda done: training.half_cosine(done, FINAL_RATE))
-    planner.save(out / "planner.safetensors")
-    history.assign(member=seed, seed=seed).to_csv(out / "history.csv", index=False)
+    return planner, training.fit(planner.writer, rows, loop, lambda done: training.half_cosine(done, FINAL_RATE))
+
+
+def test_records(profile: Profile, split: str, seed: int) -> pd.DataFrame:
+    """The test rows of a planner, with their programs."""
+    records = records_of(trained_stage(profile, split, seed))
+    return records.iloc[parts_of(records, split, seed)["test"]]
+
+
+def probe_texts(bone: backbone.Backbone, records: pd.DataFrame) -> list[str]:
+    """Some texts with their programs, for a planner's probe batch."""
+    few = records.iloc[: modules.ROWS // 2]  # long ones
+    return decomposer.spelled(bone, few["text"].tolist(), few["program"].tolist())
 
 
 def passport(profile: Profile, bone: backbone.Backbone, split: str, seed: int) -> dict:
@@ -123,6 +147,9 @@ def passport(profile: Profile, bone: backbone.Backbone, split: str, seed: int) -
     return {
         "weights_id": bone.weights_id,
         "backbone": bone.name,
+        "recipe": "planner",
+        "layer": bone.boundary,
+        "pooling": "none",
         "top_layers": bone.layers - bone.boundary,
         "max_operations": d.max_operations,
         "largest": d.largest,
@@ -132,17 +159,22 @@ def passport(profile: Profile, bone: backbone.Backbone, split: str, seed: int) -
         "split": split,
         "seed": seed,
         "training": d.training.model_dump(),
-        "versions": [torch.__version__, transformers.__version__],
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
         "profile": profile.name,
+        "tokenizer": modules.tokenizer_id(bone),
+        "dtype": profile.backbone.dtype,
+        "data": {"fingerprint": fingerprint(pool(profile).run()), "rows": d.rows},
+        "metrics": {},
+        "licence": "Apache-2.0 for layers of the backbone, else MIT",
     }
 
 
-def _sequences(planner: Planner, records: pd.DataFrame, states: Stage) -> Sequences:
+def sequences_of(planner: Planner, records: pd.DataFrame, states: Stage) -> Sequences:
     texts, programs = records["text"].tolist(), records["program"].tolist()
     return Sequences.of(planner.backbone, planner.grammar, texts, programs, _states(states).states())
 
 
-def _parts(records: pd.DataFrame, split: str, seed: int) -> dict[str, np.ndarray]:
+def parts_of(records: pd.DataFrame, split: str, seed: int) -> dict[str, np.ndarray]:
     parts = datasets.split(records, split, seed).to_numpy()
     return {part: np.flatnonzero(parts == part) for part in PARTS}
 
@@ -159,7 +191,7 @@ def load(profile: Profile, split: str = "structure", seed: int = 0) -> Planner:
         there = ", ".join(f"{name} 0..{n - 1}" for name, n in profile.decomposer.seeds.items() if n)
         raise ValueError(f"profile {profile.name!r} has no planner of split {split!r} and seed {seed}; it has: {there}")
     bone = open_backbone(profile.backbone)
-    return decomposer.load(trained_stage(profile, split, seed).run() / "planner.safetensors", bone)
+    return decomposer.load(trained_stage(profile, split, seed).run() / FILE, bone)
 
 
 # ---- predictions -------------------------------------------------------------------------------------------------
@@ -187,18 +219,24 @@ def predictions_stage(profile: Profile, split: str) -> Stage:
 
 
 def _predict(profile: Profile, stage: Stage, out: Path) -> None:
-    bone, records, split = open_backbone(profile.backbone), _records(stage), stage.config["split"]
-    frames = []
+    records, split, frames = records_of(stage), stage.config["split"], []
     for seed in range(stage.config["seeds"]):
-        planner = decomposer.load(stage.inputs[f"planner {seed}"].folder / "planner.safetensors", bone)
-        rows = _parts(records, split, seed)["test"]
-        sequences = _sequences(planner, records, stage.inputs["states"])
-        plans = dict(zip(METHODS[:2], written(planner, records["text"], sequences, rows), strict=True))
-        plans["symbolic"] = reference(profile.decomposer).decompose_all(records["text"].iloc[rows])
-        items = records.iloc[rows][["row", "text", "structure", "range", "operations", "program"]]
-        about = {"split": split, "part": "test", "seed": seed}
-        frames += [judged(items, of_method).assign(method=name, **about) for name, of_method in plans.items()]
+        rows = parts_of(records, split, seed)["test"]
+        frames.append(predicted(profile, stage, records, rows, seed).assign(split=split, part="test"))
     pd.concat(frames, ignore_index=True).to_parquet(out / "predictions.parquet")
+
+
+def predicted(profile: Profile, stage: Stage, records: pd.DataFrame, rows: np.ndarray, seed: int) -> pd.DataFrame:
+    """What the planner of a seed and the symbolic one write for some rows of the records, a row each by every method.
+
+    stage: one that reads `planner <seed>` and, as `states`, those of the records.
+    """
+    planner = decomposer.load(stage.inputs[f"planner {seed}"].folder / FILE, open_backbone(profile.backbone))
+    sequences = sequences_of(planner, records, stage.inputs["states"])
+    plans = dict(zip(METHODS[:2], written(planner, records["text"], sequences, rows), strict=True))
+    plans["symbolic"] = reference(profile.decomposer).decompose_all(records["text"].iloc[rows])
+    items = records.iloc[rows][["row", "text", "structure", "range", "operations", "program"]]
+    return pd.concat([judged(items, said).assign(method=name, seed=seed) for name, said in plans.items()])
 
 
 def reference(d: Decomposer) -> Symbolic:

@@ -1,16 +1,18 @@
 """The finite population of a task: every pair of operands in a few wordings, and what trained methods say of it."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import nn
 
 from redlib import datasets, evaluation, features, models
-from redlib.config import Domain, Profile
+from redlib.config import Domain, PlusForm, Profile
 from redlib.models import LabelSpace
-from redlib.study import methods
+from redlib.study import methods, red_plus, red_plus_parts
 from redlib.study.data import feature_set, features_stage, read_pool
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
@@ -43,18 +45,28 @@ def read_population(stage: Stage) -> pd.DataFrame:
     return datasets.with_operands(read_pool(stage.inputs["pool"].folder))
 
 
-def answers(s: Setting, read: Stage, seeds: int) -> dict[str, list[pd.DataFrame]]:
-    """What every method of a setting says of the population behind the features stage `read`, a frame a seed."""
-    point = features.Point(s.recipe.layer, s.recipe.pooling)
-    x = torch.from_numpy(np.array(feature_set(read).pooled(point)))
+def answers(s: Setting, read: Stage, seeds: int, names: Sequence[str] = ()) -> dict[str, list[pd.DataFrame]]:
+    """What methods of a setting (all, or those with these names) say of the population behind the features stage
+    `read`, a frame a seed."""
     ranges = read_pool(read.inputs["pool"].folder)["range"].tolist()
-    said: dict[str, list[pd.DataFrame]] = {name: [] for name in s.methods}
+    said: dict[str, list[pd.DataFrame]] = {name: [] for name in names or s.methods}
     for seed in range(seeds):
-        trained = methods.load_parts(s, seed)
+        trained, x = _opened(s, read, seed)
         for name, frames in said.items():
-            method = models.assemble(name, s.labels, trained)
+            method = models.assemble(name, s.labels, trained, s.K)
             frames.append(evaluation.predict(method, x, s.labels, ranges, probabilities=True))
     return said
+
+
+def _opened(s: Setting, read: Stage, seed: int) -> tuple[dict[str, nn.Module], torch.Tensor]:
+    """The trained parts of a seed, and what they read of all texts: pooled features (N, d), or of `red_plus` h (N, w),
+    which its base has made of them."""
+    if isinstance(s.recipe, PlusForm):
+        trained = red_plus.load_parts(s, seed)
+        h = red_plus_parts.read_by(trained["base"], s, read)
+        return trained | {"base": nn.Identity()}, torch.from_numpy(h)
+    point = features.Point(s.recipe.layer, s.recipe.pooling)
+    return methods.load_parts(s, seed), torch.from_numpy(np.array(feature_set(read).pooled(point)))
 
 
 def seen_pairs(s: Setting, population: pd.DataFrame, seeds: int) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Makes a finished run the record: tables to data/results, figures to figures/, executed notebooks, README headline.
+"""Makes a finished run the record: tables to data/results, figures to figures/, executed notebooks, README tables.
 
 Everything is checked before anything is copied. A profile that is not the one of record publishes its tables only.
 """
@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from redlib import config, paths, results
+from redlib import claims, config, paths, results
 from redlib.results.provenance import RUNS, known_runs
+from redlib.study import judged
 from redlib.study.notebooks import Notebook
+from redlib.study.readme import END, START, headline, markdown, page
 from redlib.study.runner import Runner
 from redlib.study.stage import Say
 
-START, END = "<!-- headline:start -->", "<!-- headline:end -->"
-SPLITS = ("structure", "text")
-RECIPES = ("chosen", "source")
-METRICS = ("value_accuracy", "range_accuracy")
+__all__ = ["END", "START", "headline", "markdown", "problems", "publish"]
+CLAIMS = ("claim_id", "document", "section", "kind", "reported", "shown", "measured", "low", "high", "n", "setting")
+CLAIMS += ("as_range", "verdict", "why", "notebook")  # of claims.csv
 
 
 def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> None:
@@ -29,10 +30,14 @@ def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> 
         raise ValueError(f"profile {name!r} cannot be published: " + "; ".join(found))
     of_record = name in ("record", config.PROFILES["record"].reads)
     tables = paths.results(runner.profile.reads) if runner.profile.reads else runner.out / "results"
-    readme = _readme(results.read(tables / "task1.csv"), known_runs(tables)) if of_record else ""
+    judging = any(notebook.judges for notebook in notebooks)
+    checked = claims.check(judged.record(runner.profile)) if judging else None
+    readme = page(tables, (paths.root() / "README.md").read_text(encoding="utf-8"), checked) if of_record else ""
     if not runner.profile.reads:
         _replace(sorted(tables.glob("[!.]*.csv")), paths.results(name), say)
         _provenance(tables, paths.results(name))
+    if checked is not None:
+        results.write_csv(checked[list(CLAIMS)], paths.results(runner.profile.measured) / "claims.csv")
     if not of_record:
         say(f"figures, executed notebooks and README stay as they are: {name} is not the profile of record")
         return
@@ -40,7 +45,7 @@ def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> 
     _replace([runner.out / "figures" / figure for figure in sorted(figures)], paths.root() / "figures", say)
     _replace([runner.executed(notebook) for notebook in notebooks], paths.root() / "notebooks" / "executed", say)
     paths.write_text(paths.root() / "README.md", readme)
-    say("headline table in README.md")
+    say("tables in README.md")
 
 
 def problems(runner: Runner, notebooks: Iterable[Notebook]) -> list[str]:
@@ -91,45 +96,3 @@ def _replace(files: list[Path], folder: Path, say: Say) -> None:
             old.unlink()
             say(f"removed {old.relative_to(paths.root())}: no longer made")
     say(f"{len(names)} files in {folder.relative_to(paths.root())}")
-
-
-def _readme(task1: pd.DataFrame, runs: dict[str, dict]) -> str:
-    """The README with the headline table between its markers."""
-    text, of_record = (paths.root() / "README.md").read_text(encoding="utf-8"), config.PROFILES["record"].reads
-    if text.count(START) != 1 or text.count(END) != 1:
-        raise ValueError(f"README.md needs the markers {START} and {END} once each")
-    before, rest = text.split(START)
-    where = f"from `data/results/{of_record}/task1.csv`"
-    made = [runs.get(run, {}) for run in task1["run"].unique()]
-    machines = {about[part] for about in made for part in ("cpu", "gpu") if about.get(part, "none") != "none"}
-    computed = f" Computed on {', '.join(sorted(machines))} (`runs.json` beside it)." if machines else ""
-    note = f"Profile `{of_record}`, test rows, mean over seeds with 95 % intervals, {where}.{computed}"
-    return f"{before}{START}\n{markdown(headline(task1))}\n\n{note}\n{END}{rest.split(END)[1]}"
-
-
-def headline(task1: pd.DataFrame) -> pd.DataFrame:
-    """Value and range accuracy on test rows, all seeds and ranges, as text: a row for each recipe and method (best on
-    unseen structures first), a column for each split and metric. ValueError when the table has no such row."""
-    rows = task1[(task1["part"] == "test") & (task1["group"] == "all") & (task1["seed"].astype(str) == "all")]
-    rows = rows[rows["variant"].isin(RECIPES) & rows["metric"].isin(METRICS) & rows["split"].isin(SPLITS)]
-    if rows.empty:
-        raise ValueError("table 'task1' has no accuracy of a recipe on test rows over all seeds")
-    first = rows[(rows["split"] == SPLITS[0]) & (rows["metric"] == METRICS[0])]
-    best = first.set_index(["variant", "method"])["value"].to_dict()
-    rows = rows.assign(
-        best=[-best.get(pair, 0) for pair in zip(rows["variant"], rows["method"], strict=True)],
-        split=pd.Categorical(rows["split"], SPLITS, ordered=True),
-        metric=pd.Categorical(rows["metric"], METRICS, ordered=True),
-    ).sort_values(["variant", "best", "method", "split", "metric"])
-    named = rows.assign(
-        column=[f"{metric.split('_')[0]}, {split}" for metric, split in rows[["metric", "split"]].to_numpy()]
-    )
-    shown = results.table(named.rename(columns={"variant": "recipe"}), ["recipe", "method"], "column")
-    shown.columns.name = None
-    return shown.reset_index()
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """A frame of strings as a Markdown table."""
-    lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

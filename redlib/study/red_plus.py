@@ -22,13 +22,14 @@ from redlib.study.stage import Stage
 
 TASKS = ("task1", "task2")
 STEPS = "operations"  # the definition of steps that Task 2 is asked under
+SINGLE = "steps"  # the form whose experts do single steps (`red_plus_steps`)
 FILES = ("base", "experts", "router")
 
 
 def form(profile: Profile, task: str) -> PlusForm:
     """How `red_plus` is made for a task; ValueError for another task, or for what this form cannot have."""
-    if task not in TASKS:
-        raise ValueError(f"there is no red_plus of {task!r}; valid tasks: {', '.join(TASKS)}")
+    if task not in (*TASKS, SINGLE):
+        raise ValueError(f"there is no red_plus of {task!r}; valid tasks: {', '.join((*TASKS, SINGLE))}")
     found: PlusForm = getattr(profile.red_plus, task)
     if found.tuned_layers:
         raise ValueError(f"red_plus of {task} keeps its trunk frozen; tuned_layers must be 0, got {found.tuned_layers}")
@@ -38,23 +39,30 @@ def form(profile: Profile, task: str) -> PlusForm:
 
 
 def setting(profile: Profile, task: str, split: str, **changes) -> Setting:
-    """One split of a task; `changes` replace fields of the form (layer=, rank=, ...) or the setting's seeds."""
+    """One split of a task; `changes` replace fields of the form (layer=, rank=, ...) or the setting's own (seeds=,
+    subset=, labels=, methods=; pool=, and features= that have the form's layer among others).
+
+    ValueError for a form that cannot be (`form`), and for periods that cannot separate the label space."""
     own = form(profile, task)
-    seeds = changes.pop("seeds", own.seeds.get(split, 0))
-    own = own.model_copy(update=changes)
-    pool = task1.pool(profile) if task == "task1" else task2.pool(profile, STEPS)
+    of_form = {name: value for name, value in changes.items() if name in type(own).model_fields and name != "seeds"}
+    fields = {name: value for name, value in changes.items() if name not in of_form}
+    own = own.model_copy(update=of_form)
+    room = task1 if task == "task1" else task2
+    given = {"seeds": own.seeds.get(split, 0), "labels": room.labels(profile), "methods": tuple(models.PLUS)} | fields
+    if own.readout == "fourier":
+        models.check_periods(given["labels"], own.periods)
+    if "pool" not in given:
+        given["pool"] = task1.pool(profile) if task == "task1" else task2.pool(profile, STEPS)
+    if "features" not in given:
+        given["features"] = read_stage(profile, own, given["pool"])
+    definition = "" if task == "task1" else STEPS
+    return red_plus_parts.PlusSetting(task=task, recipe=own, split=split, definition=definition, **given)
+
+
+def read_stage(profile: Profile, own: PlusForm, pool: Stage) -> Stage:
+    """What a form reads of the texts of a pool: pooled features, or token states for light layers."""
     points, states = ((), own.layer) if own.layers else ((Point(own.layer, own.pooling),), None)
-    return Setting(
-        task=task,
-        recipe=own,
-        split=split,
-        seeds=seeds,
-        labels=(task1 if task == "task1" else task2).labels(profile),
-        pool=pool,
-        features=features_stage(pool, profile.backbone, points, states),
-        definition="" if task == "task1" else STEPS,
-        methods=tuple(models.PLUS),
-    )
+    return features_stage(pool, profile.backbone, points, states)
 
 
 def settings(profile: Profile, task: str) -> list[Setting]:
@@ -67,7 +75,10 @@ def base_stage(s: Setting, seed: int) -> Stage:
     fields = {"layer", "pooling", "base_share", "base", "width", "layers", "heads", "positions", "periods"}
     config = {"form": s.recipe.model_dump(include=fields), "labels": asdict(s.labels), "split": s.split, "seed": seed}
     config |= {"held_out": datasets.held_out(seed)} if s.split == "phrasing" else {}
+    config |= {"readout": s.recipe.readout} if s.recipe.readout != "fourier" else {}
+    config |= {"subset": s.subset} if s.subset else {}
     rows, width = s.pool.config["rows"], s.recipe.width
+    seen = (s.subset or 0.8 * rows) * s.recipe.base_share * s.recipe.base.max_epochs
     each = 6.5e-4 * s.recipe.layers if s.recipe.layers else 2e-5  # seconds a row and epoch, on two cores
     return Stage(
         f"red_plus base ({_where(s)}, seed {seed})",
@@ -75,7 +86,7 @@ def base_stage(s: Setting, seed: int) -> Stage:
         config,
         lambda stage, out: red_plus_parts.make_base(s, seed, out),
         {"pool": s.pool, "features": s.features},
-        2 + rows * (0.8 * s.recipe.base_share * s.recipe.base.max_epochs + 1) * each,
+        2 + (seen + rows) * each,
         rows * width * 4,
     )
 
@@ -86,21 +97,33 @@ def experts_stage(s: Setting, seed: int) -> Stage:
 
 
 def router_stage(s: Setting, seed: int) -> Stage:
-    """The router of one seed on its frozen base."""
-    return _part_stage(s, seed, "router", ("router_hidden", "routers"), red_plus_parts.make_router)
+    """The router of one seed on its frozen base; one that is trained on the answer needs the experts, too."""
+    target = s.recipe.router_target
+    extra = {} if target == "range" else {"experts": experts_stage(s, seed)}
+    own = {} if target == "range" else {"target": target}
+    return _part_stage(s, seed, "router", ("router_hidden", "routers"), red_plus_parts.make_router, extra, own)
 
 
 def _part_stage(
-    s: Setting, seed: int, name: str, fields: tuple[str, ...], make: Callable[[Setting, int, Stage, Path], None]
+    s: Setting,
+    seed: int,
+    name: str,
+    fields: tuple[str, ...],
+    make: Callable[[Setting, int, Stage, Path], None],
+    extra: Mapping[str, Stage] = MappingProxyType({}),
+    own: Mapping[str, str] = MappingProxyType({}),
 ) -> Stage:
+    """A part on the frozen base; `fields` of the form are what it reads, with `own` as its configuration."""
     loop = getattr(s.recipe, fields[-1])
+    grouped = {} if s.recipe.groups is None else {"groups": s.recipe.groups}
+    grouped |= {} if s.experts_by == "range" else {"experts_by": s.experts_by}
     return Stage(
         f"red_plus {name} ({_where(s)}, seed {seed})",
         1,
-        s.recipe.model_dump(include=set(fields)),
+        {**s.recipe.model_dump(include=set(fields)), **grouped, **own},
         lambda stage, out: make(s, seed, stage, out),
-        {"pool": s.pool, "base": base_stage(s, seed)},
-        2 + s.pool.config["rows"] * loop.max_epochs * 1.5e-5,
+        {"pool": s.pool, "base": base_stage(s, seed), **extra},
+        2 + (s.subset or s.pool.config["rows"]) * loop.max_epochs * 1.5e-5,
     )
 
 
@@ -136,7 +159,7 @@ def _predict(s: Setting, inputs: Mapping[str, Stage], seed: int) -> list[pd.Data
     folders = {name: inputs[f"{name} {seed}"].folder for name in FILES}
     data = red_plus_parts.HiddenData(s, folders["base"])
     trained = _load(folders) | {"base": nn.Identity()}  # h is stored
-    made = {name: models.assemble(name, s.labels, trained) for name in s.methods}
+    made = {name: models.assemble(name, s.labels, trained, s.K) for name in s.methods}
     return [methods.predict_part(data, made[name], part, name, seed) for name in made for part in PARTS[1:]]
 
 
@@ -154,8 +177,13 @@ def trained(profile: Profile, task: str, split: str = "structure", seed: int = 0
     s = setting(profile, task, split)
     if seed not in range(s.seeds):
         raise ValueError(f"red_plus of {task} has {s.seeds} seeds on the {split} split, numbered from 0; got {seed}")
+    return models.assemble(method, s.labels, load_parts(s, seed), s.K)
+
+
+def load_parts(s: Setting, seed: int) -> dict[str, nn.Module]:
+    """Every trained part of a seed, computed if missing; refused if they are for other labels or another layer."""
     folders = {name: stage.run() for name, stage in part_stages(s, seed).items()}
-    return models.assemble(method, s.labels, _load(folders, {"labels": s.labels, "layer": s.recipe.layer}))
+    return _load(folders, {"labels": s.labels, "layer": s.recipe.layer})
 
 
 def history(s: Setting) -> pd.DataFrame:

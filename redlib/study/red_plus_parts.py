@@ -9,14 +9,56 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from redlib import modules, training
-from redlib.models import FourierBank, LightBase, MLPBank, NetworkBase, ResidualExperts, stack, take
+from redlib.expressions import LabelSpace
+from redlib.features import Point
+from redlib.models import (
+    DigitBank,
+    FourierBank,
+    LightBase,
+    MLPBank,
+    NetworkBase,
+    ResidualExperts,
+    mix,
+    stack,
+    take,
+)
+from redlib.study import ablations
 from redlib.study.data import feature_set
 from redlib.study.parts import ResidualHead, Tuned, batch, hidden
 from redlib.study.settings import Data, Setting, member_seeds
 from redlib.study.stage import Stage
+
+NEVER = -1e9  # a logit that no probability is left for
+
+
+class PlusSetting(Setting):
+    """A setting of `red_plus`, whose experts may be for other groups of values than the task's ranges."""
+
+    @property
+    def K(self) -> int:
+        return self.recipe.groups or self.labels.K
+
+
+class RoutedAnswer(nn.Module):
+    """A router trained through frozen experts: h (1, B, w) -> logits of the answer (1, B, C), or with `both`
+    (1, B, 2, C): those and the router's own, filled up to C."""
+
+    def __init__(self, router: MLPBank, experts: ResidualExperts, classifier: nn.Module, both: bool):
+        super().__init__()
+        self.router, self.both = router, both
+        self.experts, self.classifier = experts.requires_grad_(False), classifier.requires_grad_(False)
+
+    def forward(self, h: Tensor) -> Tensor:
+        chosen = self.router(h)
+        logits = self.classifier(h + mix(torch.softmax(chosen, -1)[0], self.experts(h)))
+        if not self.both:
+            return logits
+        filled = F.pad(chosen, (0, logits.shape[-1] - chosen.shape[-1]), value=NEVER)
+        return torch.stack([logits, filled], 2)
 
 
 class HiddenData(Data):
@@ -29,6 +71,17 @@ class HiddenData(Data):
     @cached_property
     def x(self) -> Tensor:
         return torch.from_numpy(np.load(self.folder / "h.npy")).to(training.device())
+
+    @cached_property
+    def expert(self) -> Tensor:
+        if self.setting.experts_by == "operation":
+            return super().expert
+        return torch.tensor(groups(self.setting, self.pool["value"].to_numpy()).range_index)[self.value]
+
+
+def groups(s: Setting, values: np.ndarray) -> LabelSpace:
+    """The ranges that the experts of a setting are for: the task's, or as many groups of the values (N,) as asked."""
+    return s.labels if s.recipe.groups is None else ablations.groups(s.labels, values, s.recipe.groups)
 
 
 def one_cycle(done: float, warm: float = 0.3) -> float:
@@ -43,7 +96,7 @@ def make_base(s: Setting, seed: int, out: Path) -> None:
     data, form = Data(s), s.recipe
     share = data.by_range(data.rows["train"][seed], form.base_share, seed)
     init = member_seeds("red_plus base", [seed])
-    classifier = FourierBank([init[0] + 7], form.width, 0, s.labels, form.periods)
+    classifier = _classifier(s, init[0] + 7)
     if form.layers:
         states = feature_set(s.features).states()
         base = LightBase(init, states.nodes.shape[1], form.width, form.layers, form.heads, form.positions)
@@ -54,7 +107,26 @@ def make_base(s: Setting, seed: int, out: Path) -> None:
     rows = training.Rows(inputs, data.value, [share], [data.rows["validation"][seed]], "red_plus base", init)
     training.fit(head, rows, form.base, one_cycle).assign(member=seed).to_csv(out / "history.csv", index=False)
     modules.save(out / "base.safetensors", {"base": base, "classifier": classifier}, s.passport(seed))
-    np.save(out / "h.npy", hidden(base, states, len(data.pool)) if form.layers else _hidden_pooled(base, data.x))
+    np.save(out / "h.npy", read_by(base, s, s.features))
+
+
+def read_by(base: nn.Module, s: Setting, features: Stage) -> np.ndarray:
+    """h (N, w) that the base of a setting makes of every text of a features stage: its own pool's, or other texts."""
+    found = feature_set(features)
+    if s.recipe.layers:
+        return hidden(base, found.states(), len(found.states()))
+    x = torch.from_numpy(np.array(found.pooled(Point(s.recipe.layer, s.recipe.pooling))))
+    return _hidden_pooled(base, x.to(training.device()))
+
+
+def _classifier(s: Setting, seed: int) -> nn.Module:
+    """The untrained classifier of the form's readout: h (1, B, w) -> logits (1, B, C)."""
+    form = s.recipe
+    if form.readout == "fourier":
+        return FourierBank([seed], form.width, 0, s.labels, form.periods)
+    if form.readout == "digits":
+        return DigitBank([seed], form.width, 0, s.labels)
+    return MLPBank([seed], form.width, 0, s.labels.C)
 
 
 @torch.no_grad()
@@ -65,15 +137,15 @@ def _hidden_pooled(base: NetworkBase, x: Tensor, chunk: int = 4096) -> np.ndarra
 
 
 def rows_of_expert(data: Data, rows: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """The rows of range k, and so many of the others that these are `foreign_share` of all."""
-    share, own = data.setting.recipe.foreign_share, data.of_range(rows, k)
+    """The rows of expert k, and so many of the others that these are `foreign_share` of all."""
+    share, own = data.setting.recipe.foreign_share, data.of_expert(rows, k)
     others = np.setdiff1d(rows, own)
     wanted = min(len(others), round(len(own) * share / (1 - share)))
     foreign = np.random.default_rng([13, seed, k]).choice(others, wanted, replace=False)
     return np.sort(np.concatenate([own, foreign]))
 
 
-def train_expert(data: HiddenData, classifier: FourierBank, seed: int, k: int) -> tuple[ResidualExperts, pd.DataFrame]:
+def train_expert(data: HiddenData, classifier: nn.Module, seed: int, k: int) -> tuple[ResidualExperts, pd.DataFrame]:
     """Expert k alone, read by the frozen classifier: the same numbers whichever other experts are trained, and when."""
     s = data.setting
     train, validation = (rows_of_expert(data, data.rows[part][seed], k, seed) for part in ("train", "validation"))
@@ -94,11 +166,19 @@ def make_experts(s: Setting, seed: int, stage: Stage, out: Path) -> None:
 
 
 def make_router(s: Setting, seed: int, stage: Stage, out: Path) -> None:
-    """The router on the range, over all training rows."""
+    """The router over all training rows: on which expert is meant, on the answer through the frozen experts, or on
+    both at once."""
     data = HiddenData(s, stage.inputs["base"].folder)
     train, validation = (data.rows[part][seed] for part in ("train", "validation"))
     init = member_seeds("red_plus router", [seed])
-    rows = training.Rows(training.pooled_inputs(data.x), data.range, [train], [validation], "red_plus router", init)
     router = MLPBank(init, data.d, s.recipe.router_hidden, s.K)
-    training.fit(router, rows, s.recipe.routers).assign(member=seed).to_csv(out / "history.csv", index=False)
+    module, y = router, data.expert
+    if s.recipe.router_target != "range":
+        both = s.recipe.router_target == "both"
+        experts = modules.load(stage.inputs["experts"].folder / "experts.safetensors")[0]["experts"]
+        classifier = modules.load(stage.inputs["base"].folder / "base.safetensors")[0]["classifier"]
+        module, y = RoutedAnswer(router, experts, classifier, both), data.value
+        y = torch.stack([data.value, data.expert], 1) if both else y
+    rows = training.Rows(training.pooled_inputs(data.x), y, [train], [validation], "red_plus router", init)
+    training.fit(module, rows, s.recipe.routers).assign(member=seed).to_csv(out / "history.csv", index=False)
     modules.save(out / "router.safetensors", {"router": router}, s.passport(seed))

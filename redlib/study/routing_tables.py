@@ -1,17 +1,18 @@
 """The tables of routing: what the router does, how far it can be believed, and what happens when it is wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from torch import nn
 
 from redlib import models, routing
-from redlib.config import Profile
+from redlib.config import PlusForm, Profile
 from redlib.evaluation.predictions import variant
 from redlib.statistics import Resampler
-from redlib.study import methods, task1, task2
+from redlib.study import methods, red_plus, red_plus_parts, task1, task2
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
@@ -20,6 +21,7 @@ STEPS = "operations"  # the definition of Task 2 that is looked into
 SPLITS = ("text", "structure")
 ROUTED = ("red", "softmax_moe")
 SAME = "moe_same_experts"
+LEADS = {"red": ("top1", "red_uniform"), "red_plus": ("red_plus_top1", "red_plus_uniform")}  # hard and equal weights
 POINT = ["method", "corruption", "strength", "metric"]
 
 
@@ -62,7 +64,7 @@ def definition_tables(profile: Profile) -> Stage:
     seconds = 3 + sum(s.seeds * s.pool.config["rows"] for s in wanted) * 4e-5
 
     def make(stage: Stage, out: Path) -> None:
-        frames = [numbers for s in wanted for numbers in _numbers(profile, s, _read_all(s, attacked=False)).values()]
+        frames = [numbers for s in wanted for numbers in _numbers(profile, s, read_all(s, attacked=False)).values()]
         save(profile, stage, out, {"routing_definitions": fill(pd.concat(frames))})
 
     return Stage("routing by definition", 1, {"resamples": profile.bootstrap}, make, inputs, seconds)
@@ -79,26 +81,32 @@ class _Read:
 
 
 def _analyse(profile: Profile, s: Setting) -> dict[str, pd.DataFrame]:
-    read, about = _read_all(s), _about(s)
-    resample, curves = _resampler(profile, s, read), []
+    found = analyse(profile, s, read_all(s))
+    return {"routing": found[0], "routing_curves": found[1], "robustness": found[2]}
+
+
+def analyse(
+    profile: Profile, s: Setting, read: dict[str, _Read], reference: str = "red"
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Tidy numbers of routing, its curves, and accuracy under corrupted weights, compared with that of `reference`, of
+    methods that were asked the same rows."""
+    about, resample, curves = _about(s), _resampler(profile, s, read), []
     for name, method in read.items():
         lines = routing.curves(resample, method.frame, s.labels) | routing.exceedance(resample, method.regret)
         curves.append(routing.tidy(lines, ["curve", "x", "metric"], method=name, group="all", **about))
-    points = routing.robustness(
-        resample, {name: hits for method in read.values() for name, hits in method.hits.items()}
-    )
-    made = {"routing": pd.concat(_numbers(profile, s, read).values()), "routing_curves": pd.concat(curves)}
-    made["robustness"] = routing.tidy(points, POINT, group="all", **about)
-    return {name: fill(frame) for name, frame in made.items()}
+    hits = {name: hits for method in read.values() for name, hits in method.hits.items()}
+    points = routing.tidy(routing.robustness(resample, hits, reference), POINT, group="all", **about)
+    return fill(pd.concat(_numbers(profile, s, read).values())), fill(pd.concat(curves)), fill(points)
 
 
 def _numbers(profile: Profile, s: Setting, read: dict[str, _Read]) -> dict[str, pd.DataFrame]:
     """By method: everything that is no curve, of each seed and over seeds."""
     resample, made = _resampler(profile, s, read), {}
     for name, method in read.items():
+        seeds = range(method.frame["seed"].nunique())
         routed = (method.frame["router_range"] == method.frame["range"]).to_numpy()
         numbers = routing.summary(resample, method.frame, s.labels) | routing.regrets(resample, method.regret, routed)
-        made[name] = routing.tidy(numbers, ["group", "metric"], range(s.seeds), method=name, **_about(s))
+        made[name] = routing.tidy(numbers, ["group", "metric"], seeds, method=name, **_about(s))
     return made
 
 
@@ -108,19 +116,39 @@ def _about(s: Setting) -> dict[str, str]:
 
 def _resampler(profile: Profile, s: Setting, read: dict[str, _Read]) -> Resampler:
     """One for all methods: they have the same rows."""
-    return routing.resampler(read["red"].frame, f"{s.task}/{s.name}", profile.bootstrap)
+    first = next(iter(read.values())).frame
+    return routing.resampler(first, f"{s.task}/{s.name}", profile.bootstrap)
 
 
-def _read_all(s: Setting, attacked: bool = True) -> dict[str, _Read]:
-    data = Data(s, methods.base_stage(s).folder)
-    return {name: _read([_one(data, name, seed, attacked) for seed in range(s.seeds)]) for name in ROUTED}
+def read_all(
+    s: Setting, names: Sequence[str] = ROUTED, attacked: bool = True, seeds: int = 0, leads: Sequence[str] = ("red",)
+) -> dict[str, _Read]:
+    """Methods of a setting on the test rows of its first `seeds` seeds (0: all); `leads`: those that are attacked with
+    hard and with equal weights, too."""
+    opened, seeds = _opener(s), seeds or s.seeds
+    return {
+        name: _read([_one(*opened(seed), name, seed, attacked, name in leads) for seed in range(seeds)])
+        for name in names
+    }
 
 
-def _one(data: Data, name: str, seed: int, attacked: bool) -> _Read:
-    """One method and seed; if `attacked`, also under corrupted weights, RED then as top-1, as equal weights, and as a
-    mixture of its experts' logits besides."""
+def _opener(s: Setting) -> Callable[[int], tuple[Data, dict[str, nn.Module]]]:
+    """Rows and trained parts of a seed; those of `red_plus` read the h that its base has stored."""
+    if not isinstance(s.recipe, PlusForm):
+        data = Data(s, methods.base_stage(s).folder)
+        return lambda seed: (data, methods.load_parts(s, seed))
+
+    def plus(seed: int) -> tuple[Data, dict[str, nn.Module]]:
+        data = red_plus_parts.HiddenData(s, red_plus.base_stage(s, seed).folder)
+        return data, red_plus.load_parts(s, seed) | {"base": nn.Identity()}
+
+    return plus
+
+
+def _one(data: Data, parts: dict[str, nn.Module], name: str, seed: int, attacked: bool, lead: bool) -> _Read:
+    """One method and seed; if `attacked`, also under corrupted weights, a lead then as top-1 and as equal weights, and
+    RED as a mixture of its experts' logits besides."""
     s, rows = data.setting, data.rows["test"][seed]
-    parts = methods.load_parts(s, seed)
     method = models.assemble(name, s.labels, parts)
     x = (data.x[rows] if data.x.dim() == 2 else data.x[seed, rows]).cpu()
     experts = routing.open_experts(method, x)
@@ -130,11 +158,13 @@ def _one(data: Data, name: str, seed: int, attacked: bool) -> _Read:
     truth = (data.value[rows], data.range[rows].numpy())
     key = {"value": truth[0].numpy(), "ranges": truth[1]}
     found = {name: routing.hits(experts, **key, seed=seed)} if attacked else {}
-    if attacked and name == "red":
-        mixture = routing.open_experts(models.assemble(SAME, s.labels, parts), x)
-        found["top1"] = routing.hits(experts, **key, seed=seed, hard=True)
-        found[SAME] = routing.hits(mixture, **key, seed=seed)
-        found["red_uniform"] = routing.flat(experts, **key)
+    if attacked and lead:
+        hard, equal = LEADS[name]
+        found[hard] = routing.hits(experts, **key, seed=seed, hard=True)
+        if name == "red":
+            mixture = routing.open_experts(models.assemble(SAME, s.labels, parts), x)
+            found[SAME] = routing.hits(mixture, **key, seed=seed)
+        found[equal] = routing.flat(experts, **key)
     frame = frame.join(columns.assign(range_confidence=ranges.max(1)))
     return _Read(frame, routing.regret(experts, truth[0]), found)
 

@@ -18,10 +18,12 @@ from filelock import Timeout
 from redlib import config, paths
 from redlib.config import Profile
 from redlib.results.provenance import known_runs, record_run
-from redlib.study.data import open_backbone
-from redlib.study.notebooks import Notebook, NotebookError, check, execute
+from redlib.study import judged
+from redlib.study.data import fetch_backbone
+from redlib.study.executing import NotebookError, check, execute
+from redlib.study.notebooks import Notebook
 from redlib.study.stage import Say, Stage
-from redlib.study.tables import TABLES, committed
+from redlib.study.tables import TABLES, available, committed, ready
 
 Tables = Mapping[str, Callable[[Profile], Stage]]
 
@@ -66,7 +68,7 @@ class Runner:
 
     @cached_property
     def _library(self) -> str:
-        sources = [*(paths.root() / "redlib").rglob("*.py"), paths.root() / "data" / "claims.csv"]
+        sources = [*(paths.root() / "redlib").rglob("*.py"), *(paths.root() / "data").glob("claims*.csv")]
         files = sorted(file for file in sources if file.is_file())
         return paths.digest({str(file.relative_to(paths.root())): paths.digest(file.read_bytes()) for file in files})
 
@@ -82,10 +84,12 @@ class Runner:
             return {}
 
     def stages(self, notebook: Notebook) -> dict[str, Stage]:
-        """The stage behind every table of a notebook; none in a profile that reads a record."""
+        """The stage behind every table of a notebook, of the optional ones those whose work is done; none in a profile
+        that reads a record."""
         if self.profile.reads:
             return {}
-        return {name: self._table(name)(self.profile) for name in notebook.tables}
+        made = {name: self._table(name)(self.profile) for name in (*notebook.tables, *notebook.optional)}
+        return {name: stage for name, stage in made.items() if name in notebook.tables or ready(stage)}
 
     def _table(self, name: str) -> Callable[[Profile], Stage]:
         if name not in self.tables:
@@ -96,9 +100,12 @@ class Runner:
         """Everything that an executed copy depends on, as one hash."""
         reads = {name: stage.key for name, stage in self.stages(notebook).items()}
         if self.profile.reads:
-            reads = {name: paths.digest(committed(self.profile, name).read_bytes()) for name in notebook.tables}
+            there = [name for name in notebook.optional if available(self.profile, name)]
+            named = (*notebook.tables, *there)
+            reads = {name: paths.digest(committed(self.profile, name).read_bytes()) for name in named}
             index = paths.modules() / "index.json"  # with the digest of every shipped module
             reads |= {"modules": paths.digest(index.read_bytes())} if index.is_file() else {}
+        reads |= {"judged": judged.digest(self.profile)} if notebook.judges else {}
         source = paths.digest((self.folder / f"{notebook.name}.ipynb").read_bytes())
         parts = {"source": source, "profile": self.profile.model_dump(mode="json"), "overrides": dict(self.overrides)}
         return paths.digest({**parts, "library": self._library, "reads": reads})
@@ -124,7 +131,7 @@ class Runner:
         notebooks, start = tuple(notebooks), time.perf_counter()
         self._check(notebooks)
         if not self.profile.reads:
-            open_backbone(self.profile.backbone)  # fetched once, before what is computed from it is looked for
+            fetch_backbone(self.profile.backbone)  # once, before what is computed from it is looked for
         with self._alone(say):
             for number, notebook in enumerate(notebooks, 1):
                 where = f"{number}/{len(notebooks)} {notebook.name}"

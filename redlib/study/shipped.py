@@ -1,57 +1,36 @@
-"""The small trained modules that are shipped in data/modules, so that any question can be explained without training.
+"""The small trained modules that are shipped in data/modules, so that any question can be explained and solved without
+training.
 
-A folder a model, <task>-<recipe>-<split>: modules.safetensors with its passport, and structures.txt.xz, the structures
-of its training rows. index.json says what is there, from which profile and seed, and how large it is.
+A folder a model: modules.safetensors with its passport, and for most structures.txt.xz, the structures of its training
+rows. index.json says what is there, from which profile and seed, and how large it is; models of several profiles can
+stand side by side.
 """
 
 import json
-import lzma
+import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from redlib import explain, models, modules, paths
+from redlib import decomposer, explain, models, modules, paths
 from redlib.config import Profile
 from redlib.expressions import LabelSpace
-from redlib.study import methods, task1, task2
-from redlib.study.data import feature_set, open_backbone
-from redlib.study.settings import Data, Setting
+from redlib.study.data import open_backbone
+from redlib.study.shipping import (
+    MODULES,
+    PLAN,
+    PLUS,
+    SEED,
+    Item,
+    open_parts,
+    structures,
+    write_model,
+)
 from redlib.study.stage import Say
 
-FORMAT = "redlib-shipped/1"
-INDEX, MODULES, STRUCTURES = "index.json", "modules.safetensors", "structures.txt.xz"
+FIRST, FORMAT = "redlib-shipped/1", "redlib-shipped/2"  # what can be read; the last one is written
+INDEX = "index.json"
 MOST_A_FILE, MOST_IN_ALL = 30_000_000, 60_000_000  # bytes
-SEED = 0
-COMPARED = 200  # test rows whose answers are compared before and after
-LARGE_CONTROLS = ("mlp_full_data",)  # as large as RED itself, and second to the Fourier network everywhere
-
-
-@dataclass(frozen=True)
-class Item:
-    """One model to ship: every method but the large controls. `half`: parts that are kept in bfloat16."""
-
-    task: str
-    recipe: str
-    split: str
-    half: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return f"{self.task}-{self.recipe}-{self.split}"
-
-    def setting(self, profile: Profile) -> Setting:
-        make = task1.setting if self.task == "task1" else task2.setting
-        return make(profile, self.recipe, self.split)
-
-
-PLAN = (
-    *(Item(task, "chosen", split) for task in ("task1", "task2") for split in ("structure", "text")),
-    Item("task1", "source", "structure", half=("base",)),
-)
 
 
 def ship(profile: Profile, say: Say = print) -> None:
@@ -66,80 +45,52 @@ def ship(profile: Profile, say: Say = print) -> None:
 
 
 def write(profile: Profile, folder: Path, say: Say = print) -> None:
-    """Write the planned models of a profile into a folder, checked before they replace what is there."""
+    """Write the planned models that a profile has trained into a folder, checked before they replace what is there.
+
+    A model that it has not trained is named and stays as it was shipped before.
+    """
     open_backbone(profile.backbone)
-    planned = {item: item.setting(profile) for item in PLAN}
-    there = {item: s for item, s in planned.items() if s.seeds > SEED}
-    for item in planned.keys() - there.keys():
-        say(f"{item.name}: profile {profile.name} does not train it")
-    missing = [
-        made.name for s in there.values() for stage in methods.part_stages(s).values() for made in stage.missing()
-    ]
-    if missing:
+    lacking = {item: _lacking(item, profile) for item in PLAN}
+    if all(lacking.values()):
+        stages = [stage for item in PLAN if item.seeds(profile) > SEED for stage in _missing(item, profile)]
         run = f"python -m redlib run --profile {profile.name} --chapters all"
-        raise ValueError(f"{len(missing)} stages are not trained yet, {missing[0]!r} first; `{run}` trains them")
+        raise ValueError(f"{len(stages)} stages are not trained yet, {stages[0]!r} first; `{run}` trains them")
+    old = read_index(folder)["modules"] if (folder / INDEX).is_file() else {}
     with paths.atomic_folder(folder) as out:
-        entries = {item.name: _write_model(item, s, profile, out / item.name) for item, s in there.items()}
-        index = {"format": FORMAT, "profile": profile.name, "seed": SEED, "modules": entries}
-        (out / INDEX).write_text(json.dumps(index, indent=1, sort_keys=True) + "\n")
+        entries = {item.name: _write(item, profile, out) for item in PLAN if not lacking[item]}
+        for item in (item for item in PLAN if lacking[item]):
+            stays = f"the one of profile {old[item.name]['profile']} stays" if item.name in old else "none is shipped"
+            say(f"{item.name}: profile {profile.name} {lacking[item]}; {stays}")
+            if item.name in old:
+                shutil.copytree(folder / item.name, out / item.name)
+                entries[item.name] = old[item.name]
+        for name in sorted(old.keys() - {item.name for item in PLAN}):
+            say(f"{name}: no longer among the models that are shipped, and left out")
+        (out / INDEX).write_text(json.dumps({"format": FORMAT, "modules": entries}, indent=1, sort_keys=True) + "\n")
         found = list(problems(out))
         if found:
             raise ValueError(f"the modules cannot be shipped: {'; '.join(found)}")
         for name, entry in sorted(entries.items()):
-            size, equal = f"{entry['bytes'] / 1e6:.1f} MB", f"{entry['agreement']:.1%} of RED's answers as before"
-            say(f"{name}: {size}, {len(entry['methods'])} methods, {equal}")
+            size, equal = f"{entry['bytes'] / 1e6:.1f} MB", f"{entry['agreement']:.1%} of its answers as before"
+            say(f"{name}: {size}, profile {entry['profile']}, {equal}")
         say(f"{len(entries)} models, {paths.size(out) / 1e6:.1f} MB")
 
 
-def _write_model(item: Item, s: Setting, profile: Profile, out: Path) -> dict[str, Any]:
-    """One model's files; its entry of the index."""
-    backbone, data = open_backbone(profile.backbone), Data(s)
-    wanted = [name for name in s.methods if name not in LARGE_CONTROLS]
-    trained = methods.load_parts(s, SEED, backbone)
-    parts = {name: trained[name] for name in sorted({"base"} | models.needs(wanted))}
-    about = s.passport(SEED) | {"profile": profile.name, "metrics": _metrics(s, data, parts)}
-    texts = data.pool["text"].iloc[data.rows["test"][SEED]].tolist()
-    probe = modules.Probe.of(backbone, texts, s.recipe.layer, s.recipe.pooling, s.recipe.tuned_layers)
-    modules.save(out / MODULES, parts, about, probe=probe, half=item.half)
-    keys = sorted(set(data.pool["structure"].iloc[data.rows["train"][SEED]]))
-    (out / STRUCTURES).write_bytes(lzma.compress("\n".join(keys).encode()))
-    return {
-        "task": item.task,
-        "definition": s.definition,
-        "recipe": item.recipe,
-        "split": item.split,
-        "seed": SEED,
-        "backbone": profile.backbone.name,
-        "weights_id": about["weights_id"],
-        "methods": wanted,
-        "bytes": (out / MODULES).stat().st_size,
-        "sha256": paths.digest((out / MODULES).read_bytes()),
-        "structures": len(keys),
-        "agreement": _agreement(s, data, parts, modules.load(out / MODULES, backbone)[0]),
-    }
+def _lacking(item: Item, profile: Profile) -> str:
+    """Why a profile has not this model to ship, as a clause; "" where it has."""
+    if item.seeds(profile) <= SEED:
+        return "does not train it"
+    missing = _missing(item, profile)
+    return f"has not trained it yet ({len(missing)} stages are missing, {missing[0]!r} first)" if missing else ""
 
 
-def _agreement(s: Setting, data: Data, before: dict[str, nn.Module], after: dict[str, nn.Module]) -> float:
-    """Share of test rows to which RED gives the same value before and after writing."""
-    said = [_said(s, data, parts) for parts in (before, after)]
-    return float((said[0] == said[1]).double().mean())
+def _missing(item: Item, profile: Profile) -> list[str]:
+    return list(dict.fromkeys(made.name for stage in item.stages(profile) for made in stage.missing()))
 
 
-def _metrics(s: Setting, data: Data, parts: dict[str, nn.Module]) -> dict[str, float]:
-    """RED's value and range accuracy on the compared test rows, for the passport."""
-    rows = data.rows["test"][SEED][:COMPARED]
-    said = _said(s, data, parts)
-    right = {"value": said == data.value[rows], "range": torch.tensor(s.labels.range_index)[said] == data.range[rows]}
-    accuracies = {f"red_{name}_accuracy": round(float(hit.double().mean()), 4) for name, hit in right.items()}
-    return accuracies | {"test_rows": len(rows)}
-
-
-@torch.no_grad()
-def _said(s: Setting, data: Data, parts: dict[str, nn.Module]) -> torch.Tensor:
-    """RED's answers (n,) as classes to the compared test rows."""
-    rows = data.rows["test"][SEED][:COMPARED]
-    x = feature_set(s.features).states().batch(rows) if s.recipe.tuned_layers else data.x[rows].cpu()
-    return models.assemble("red", s.labels, parts)(x).logits.argmax(-1)
+def _write(item: Item, profile: Profile, out: Path) -> dict[str, Any]:
+    entry, file = write_model(item, profile, out / item.name), out / item.name / MODULES
+    return entry | {"bytes": file.stat().st_size, "sha256": paths.digest(file.read_bytes())}
 
 
 def read_index(folder: Path) -> dict[str, Any]:
@@ -152,18 +103,35 @@ def read_index(folder: Path) -> dict[str, Any]:
         index = json.loads(file.read_text())
     except ValueError:
         index = {}
-    if index.get("format") != FORMAT:
+    if index.get("format") not in (FIRST, FORMAT):
         raise ValueError(f"{file.name} in {folder} is no index of shipped modules ({FORMAT})")
+    if index["format"] == FIRST:  # one profile for all
+        index["modules"] = {name: entry | {"profile": index["profile"]} for name, entry in index["modules"].items()}
     return index
+
+
+def entry_of(folder: Path, **keys: Any) -> str | None:
+    """The name of the shipped model whose entry says all of this (task=, recipe=, split=, ...), or None."""
+    if not (folder / INDEX).is_file():
+        return None
+    found = read_index(folder)["modules"].items()
+    return next((name for name, entry in found if all(entry[key] == value for key, value in keys.items())), None)
 
 
 def open_model(folder: Path, name: str, backbone: Any) -> explain.Model:
     """A shipped model, ready for an explainer; ValueError for another backbone than the one it was trained on."""
-    parts, passport = modules.load(folder / name / MODULES, backbone)
-    seen = explain.Structures.of(lzma.decompress((folder / name / STRUCTURES).read_bytes()).decode().split("\n"))
+    parts, passport, _ = open_parts(folder / name, backbone)
+    seen = explain.Structures.of(structures(folder / name))
     task, recipe, split = passport["task"], passport["recipe"], passport["split"]
-    said = f"{task}, recipe {recipe}, split {split}, seed {passport['seed']}, profile {passport['profile']} (shipped)"
-    return explain.Model(said, LabelSpace(**passport["labels"]), parts, seen)
+    what = recipe if recipe == PLUS else f"recipe {recipe}"
+    said = f"{task}, {what}, split {split}, seed {passport['seed']}, profile {passport['profile']} (shipped)"
+    kinds = tuple(models.PLUS if recipe == PLUS else models.METHODS)
+    return explain.Model(said, LabelSpace(**passport["labels"]), parts, seen, kinds)
+
+
+def open_planner(folder: Path, name: str, backbone: Any) -> decomposer.Planner:
+    """A shipped planner; ValueError for another backbone than the one it was trained on."""
+    return decomposer.load(folder / name / MODULES, backbone)
 
 
 def problems(folder: Path) -> Iterator[str]:
@@ -180,18 +148,18 @@ def problems(folder: Path) -> Iterator[str]:
         yield f"the index names {', '.join(sorted(index['modules']))}, and there are {', '.join(sorted(there))}"
     for name, entry in index["modules"].items():
         if name in there:
-            yield from _problems(folder / name, entry, index)
+            yield from _problems(folder / name, entry)
 
 
-def _problems(folder: Path, entry: dict[str, Any], index: dict[str, Any]) -> Iterator[str]:
+def _problems(folder: Path, entry: dict[str, Any]) -> Iterator[str]:
     if paths.digest((folder / MODULES).read_bytes()) != entry["sha256"]:
         yield f"{folder.name}'s {MODULES} is not the file that the index is about"
         return
     passport = modules.read_passport(folder / MODULES)
-    told = {**entry, "profile": index["profile"]}
     for key in ("task", "definition", "recipe", "split", "seed", "weights_id", "profile"):
-        if passport[key] != told[key]:
-            yield f"{folder.name}'s passport says {key} {passport[key]!r}, and the index {told[key]!r}"
-    lacking = models.needs(entry["methods"]) - passport["parts"].keys()
+        if passport[key] != entry[key]:
+            yield f"{folder.name}'s passport says {key} {passport[key]!r}, and the index {entry[key]!r}"
+    needed = models.needs(name for name in entry["methods"] if name in models.METHODS | models.PLUS)
+    lacking = needed - passport["parts"].keys()
     if lacking:
         yield f"{folder.name} lacks the parts {', '.join(sorted(lacking))} of its methods"

@@ -13,15 +13,16 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from redlib import datasets
+from redlib import backbone, datasets
 from redlib.config import Profile
-from redlib.sparse import corpus, designs, models, training
+from redlib.sparse import corpus, designs, models, pretrained, quantised, training
 from redlib.study import task1, task2
-from redlib.study.data import read_pool
+from redlib.study.data import open_backbone, read_pool
 from redlib.study.stage import Stage
 
 STEPS = "operations"  # the definition of Task 2 whose chains are read
 SPLIT = "structure"
+ASKED = 100  # questions of each task that pretrained models are asked
 REPORTS = 20  # lines of a training history
 
 
@@ -126,6 +127,50 @@ def model_stage(profile: Profile, name: str) -> Stage:
     return Stage(
         f"sparse model {name}", 1, config, make, {"corpus": corpus_stage(profile)}, c.seeds * (2 + c.steps * step)
     )
+
+
+def quantised_stage(profile: Profile) -> Stage:
+    """The larger dense model with weights of fewer bits, scored as it was: <name>.parquet of held-out documents."""
+    c = profile.sparse
+    config = {"bits": quantised.OF_DENSE, "seeds": c.seeds, "test_rows": c.test_rows}
+
+    def make(stage: Stage, out: Path) -> None:
+        dense = stage.inputs["dense_b"]
+        tests = [held_out(dense.inputs["corpus"], seed, c.test_rows) for seed in range(c.seeds)]
+        for name, bits in quantised.OF_DENSE.items():
+            small = (quantised.quantised(load(dense, profile, seed), bits) for seed in range(c.seeds))
+            scores = [training.score(model, tests[seed]).assign(seed=seed) for seed, model in enumerate(small)]
+            pd.concat(scores, ignore_index=True).to_parquet(out / f"{name}.parquet")
+
+    return Stage("sparse quantised models", 1, config, make, {"dense_b": model_stage(profile, "dense_b")}, 2 * c.seeds)
+
+
+def at_hand(profile: Profile) -> list[str]:
+    """The pretrained models that are measured: those that need no download, and the profile's own backbone."""
+    asked = profile.sparse.pretrained
+    return [name for name in asked if name == profile.backbone.name or backbone.present(name)]
+
+
+def open_pretrained(profile: Profile, name: str) -> backbone.Backbone:
+    """A pretrained model of the profile by its name, in the numbers that the profile asks for."""
+    return open_backbone(profile.backbone.model_copy(update={"name": name}))
+
+
+def zero_shot_stage(profile: Profile, name: str) -> Stage:
+    """What a pretrained model answers to held-out questions: scores.parquet of documents of task1 and task2."""
+    count = min(profile.sparse.test_rows, ASKED)
+    weights = open_pretrained(profile, name).weights_id
+    config = {"weights_id": weights, "wording": pretrained.WORDING, "new": pretrained.NEW, "rows": count}
+
+    def make(stage: Stage, out: Path) -> None:
+        about = held_out(stage.inputs["corpus"], 0, count).about
+        about = about[about["kind"] != "program"]
+        made = open_pretrained(profile, name)
+        questions, values = about["prompt"].str.removesuffix(" ="), about["completion"].astype(int)
+        found = pretrained.right(models.pretrained(made), made.tokenizer, questions.tolist(), values.tolist())
+        about.assign(exact=found, seed=0)[["kind", "structure", "seed", "exact"]].to_parquet(out / "scores.parquet")
+
+    return Stage(f"sparse zero shot {name}", 1, config, make, {"corpus": corpus_stage(profile)}, 0.2 * count)
 
 
 def load(stage: Stage, profile: Profile, seed: int = 0, backend: str = "eager") -> nn.Module:

@@ -11,14 +11,14 @@ import torch
 
 from redlib import cost
 from redlib.config import Profile
-from redlib.sparse import corpus, models
+from redlib.sparse import corpus, models, quantised
 from redlib.statistics import Resampler
 from redlib.study import sparse
 from redlib.study.sparse_timing import timing_tables
 from redlib.study.stage import Stage
 from redlib.study.writing import save
 
-AGAINST = ("dense_a", "dense_b")
+AGAINST = ("dense_a", "dense_b", "moe_top1", "alchemist_sparse_3")  # those that there are
 NOTHING = {"task": "sparse", "low": np.nan, "high": np.nan, "n": pd.NA}
 
 
@@ -26,30 +26,38 @@ def quality_tables(profile: Profile) -> Stage:
     """sparse_models.csv, sparse_quality.csv and sparse_training.csv.
 
     sparse_models: method; metric total and total_counted (parameters), active, stored_bytes, flops (of a step after the
-    profile's prompt) and flops_counted. sparse_quality: group all, task1, task2, program; metric
-    loss (mean over the tokens of completions), exact (share of completions), and both minus those of dense_a and
-    dense_b (`loss_minus_dense_a`). sparse_training, by epoch (the step): metric train_loss, balance, tokens; at the
-    last one also load, group `layer.expert`.
+    profile's prompt) and flops_counted; of quantised.OF_DENSE, too, without the two counts. sparse_quality, of all
+    these: group all, task1, task2, program; metric loss (mean over the tokens of completions), exact (share of
+    completions), and both minus those of AGAINST (`loss_minus_dense_a`); variant zero-shot: exact of pretrained models
+    (share of right answers) on task1 and task2. sparse_training, by epoch (the step): metric
+    train_loss, balance, tokens; at the last one also load, group `layer.expert`.
     """
     c = profile.sparse
     names = sparse.names(profile)
     inputs = {name: sparse.model_stage(profile, name) for name in names}
+    inputs["quantised"] = sparse.quantised_stage(profile)
+    asked = {name: sparse.zero_shot_stage(profile, name) for name in sparse.at_hand(profile)}
+    inputs |= {f"zero shot {name}": stage for name, stage in asked.items()}
     config = {"names": names, "bootstrap": profile.bootstrap, "prompt": c.prompt}
 
     def make(stage: Stage, out: Path) -> None:
         variant = f"width={c.width}"
+        scores = {name: _read(stage, name, "scores") for name in names}
+        scores |= {name: _read(stage, "quantised", name) for name in quantised.OF_DENSE}
         frames = {
             "sparse_models": _sizes(profile, stage),
-            "sparse_quality": _quality({n: _read(stage, n, "scores") for n in names}, profile.bootstrap),
+            "sparse_quality": _quality(scores, profile.bootstrap),
             "sparse_training": _training(stage, names),
         }
         for name, part in (("sparse_models", "none"), ("sparse_quality", "test"), ("sparse_training", "train")):
             split = "none" if part == "none" else sparse.SPLIT
             about = {"variant": variant, "split": split, "part": part}
             frames[name] = frames[name].assign(**about, **{k: v for k, v in NOTHING.items() if k not in frames[name]})
+        others = _zero_shot({name: _read(stage, f"zero shot {name}", "scores") for name in asked}, profile.bootstrap)
+        frames["sparse_quality"] = pd.concat([frames["sparse_quality"], others])
         save(profile, stage, out, frames)
 
-    return Stage("sparse quality tables", 1, config, make, inputs, 20)
+    return Stage("sparse quality tables", 2, config, make, inputs, 20)
 
 
 def _read(stage: Stage, name: str, what: str) -> pd.DataFrame:
@@ -72,6 +80,11 @@ def _sizes(profile: Profile, stage: Stage) -> pd.DataFrame:
             "flops": design.flops(1, length),
             "flops_counted": counted_flops(model, ids),
         }
+        lines += [{"method": name, "metric": metric, "value": value} for metric, value in numbers.items()]
+    dense, large = sparse.load(stage.inputs["dense_b"], profile), sparse.lineup(profile, len(tokens))["dense_b"]
+    for name, bits in quantised.OF_DENSE.items():
+        stored = models.stored_bytes(quantised.quantised(dense, bits))
+        numbers = {"total": large.total, "active": large.total, "stored_bytes": stored, "flops": large.flops(1, length)}
         lines += [{"method": name, "metric": metric, "value": value} for metric, value in numbers.items()]
     return pd.DataFrame(lines).assign(seed="all", group="all")
 
@@ -101,13 +114,26 @@ def _quality(scores: dict[str, pd.DataFrame], resamples: int) -> pd.DataFrame:
             for name, statistic in by_name.items():
                 lines += _rows(statistic, resampler, name, group, metric)
                 for other in AGAINST:
-                    if name != other:
+                    if name != other and other in by_name:
                         gap = (statistic - by_name[other]).overall()
                         lines.append(
                             {"method": name, "group": group, "metric": f"{metric}_minus_{other}", "seed": "all"}
                             | asdict(gap)
                         )
     return pd.DataFrame(lines)
+
+
+def _zero_shot(scores: dict[str, pd.DataFrame], resamples: int) -> pd.DataFrame:
+    """How often pretrained models are right, with intervals over structures."""
+    lines = []
+    for name, whole in scores.items():
+        for group, rows in whole.groupby("kind"):
+            exact = rows[["exact"]].to_numpy(float)
+            resampler = Resampler(rows["seed"], rows["structure"], resamples=resamples)
+            share = resampler.ratio(exact, np.ones_like(exact))[0]
+            lines.append({"method": name, "group": group, **asdict(share.overall())})
+    about = {"task": "sparse", "variant": "zero-shot", "split": sparse.SPLIT, "part": "test"}
+    return pd.DataFrame(lines).assign(**about, metric="exact", seed="all")
 
 
 def _rows(statistic, resampler: Resampler, name: str, group: str, metric: str) -> Iterator[dict]:

@@ -8,15 +8,12 @@ import numpy as np
 import pandas as pd
 from torch import Tensor, nn
 
-from redlib import backbone
 from redlib.config import Profile
-from redlib.sparse import corpus, models, serving, spent
+from redlib.sparse import corpus, models, quantised, serving, spent
 from redlib.study import sparse
-from redlib.study.data import open_backbone
 from redlib.study.stage import Stage
 from redlib.study.writing import save
 
-INT8 = "dense_b_int8"
 FEW = 8  # requests at a time that pretrained models are measured with, at most
 NOTHING = {"task": "sparse", "split": "none", "part": "none", "seed": "0", "group": "all"}
 RATES = ("user_tokens_per_second", "system_tokens_per_second")
@@ -34,7 +31,7 @@ def timing_tables(profile: Profile) -> Stage:
     a part of spent.PARTS, metric seconds (of this process) and share.
     """
     c = profile.sparse
-    there = [name for name in c.pretrained if backbone.present(name)]
+    there = sparse.at_hand(profile)
     inputs = {name: sparse.model_stage(profile, name) for name in sparse.names(profile)}
     config = {
         "pretrained": there,
@@ -52,7 +49,7 @@ def timing_tables(profile: Profile) -> Stage:
         save(profile, stage, out, {name: _whole(frame) for name, frame in frames.items()})
 
     seconds = 0.1 * c.repeats * len(inputs) * (len(c.batches) + len(c.prompts) + 2) + 20 * len(there)
-    return Stage("sparse timing tables", 1, config, make, inputs, seconds)
+    return Stage("sparse timing tables", 2, config, make, inputs, seconds)
 
 
 def _whole(frame: pd.DataFrame) -> pd.DataFrame:
@@ -92,8 +89,9 @@ class _Bench:
 def _served(bench: _Bench, there: Iterable[str]) -> pd.DataFrame:
     c = bench.c
     settings = [(batch, c.prompt) for batch in c.batches] + [(1, prompt) for prompt in c.prompts]
-    cases = {**bench.models, INT8: models.quantised(bench.models["dense_b"])}
-    opened = {name: open_backbone(bench.profile.backbone.model_copy(update={"name": name})) for name in there}
+    small = {name: quantised.quantised(bench.models["dense_b"], bits) for name, bits in quantised.OF_DENSE.items()}
+    cases = bench.models | small
+    opened = {name: sparse.open_pretrained(bench.profile, name) for name in there}
     others = {name: models.pretrained(made) for name, made in opened.items()}
     found = []
     for batch, prompt in settings:

@@ -20,14 +20,22 @@ from redlib.study import (
     hardness,
     modularity_tables,
     nested_tables,
+    planner_chains,
     planner_tables,
+    red_plus_beyond,
+    red_plus_factors,
+    red_plus_inside,
+    red_plus_maps,
+    red_plus_partitions,
+    red_plus_steps,
     red_plus_tables,
     routing_tables,
+    schedule,
     sparse_tables,
     task1_tables,
     task2_tables,
 )
-from redlib.study.data import open_backbone
+from redlib.study.data import fetch_backbone
 from redlib.study.stage import Say, Stage
 
 TABLES: dict[str, Callable[[Profile], Stage]] = {
@@ -36,6 +44,7 @@ TABLES: dict[str, Callable[[Profile], Stage]] = {
     **case_tables.TABLES,
     **task2_tables.TABLES,
     **hardness.TABLES,
+    **schedule.TABLES,
     **routing_tables.TABLES,
     **boundary_tables.TABLES,
     **fair_tables.TABLES,
@@ -48,7 +57,14 @@ TABLES: dict[str, Callable[[Profile], Stage]] = {
     **nested_tables.TABLES,
     **sparse_tables.TABLES,
     **planner_tables.TABLES,
+    **planner_chains.TABLES,
     **red_plus_tables.TABLES,
+    **red_plus_factors.TABLES,
+    **red_plus_inside.TABLES,
+    **red_plus_beyond.TABLES,
+    **red_plus_partitions.TABLES,
+    **red_plus_steps.TABLES,
+    **red_plus_maps.TABLES,
 }
 
 
@@ -62,8 +78,22 @@ def table(profile: Profile, name: str, say: Say = print) -> pd.DataFrame:
         raise ValueError(f"unknown table {name!r}; valid tables: {', '.join(sorted(TABLES))}")
     if profile.reads:
         return results.read(committed(profile, name))
-    open_backbone(profile.backbone)
+    fetch_backbone(profile.backbone)
     return results.load(TABLES[name](profile).run(say), name)
+
+
+def available(profile: Profile, name: str) -> bool:
+    """Whether a table can be served without hours of work: it is in the record that the profile reads, or everything
+    that it is made from is there."""
+    if profile.reads:
+        return (paths.results(profile.reads) / f"{name}.csv").is_file()
+    fetch_backbone(profile.backbone)
+    return ready(TABLES[name](profile))
+
+
+def ready(stage: Stage) -> bool:
+    """Whether everything that a table's stage reads is there."""
+    return all(missing.key == stage.key for missing in stage.missing())
 
 
 def committed(profile: Profile, name: str) -> Path:

@@ -6,6 +6,7 @@ left nothing, and the same command goes on where the last one stopped. The table
 
     python -m redlib sweep FILE                       this machine, as many runs at a time as its cores allow
     python -m redlib sweep ablations --profile laptop every run behind the tables of the ablations
+    python -m redlib sweep tuned --profile laptop     those that tune layers of the backbone: 2 to 2.5 hours on 2 cores
     python -m redlib sweep FILE --dry-run             what is missing, and nothing is made
 
 FILE is TOML (`sweep.read`): a profile, its overrides, and runs that say what they do otherwise than RED. Every [[runs]]
@@ -38,7 +39,7 @@ A run has `--cpus` threads (by default as many as torch would use here) and, wit
 is part of a key, because it changes last digits: give the value that the tables will be read with.
 """
 
-from redlib.sweep.files import ABLATIONS, read
+from redlib.sweep.files import ABLATIONS, TUNED, read
 from redlib.sweep.plan import Plan, plan
 from redlib.sweep.processes import Processes, WorkerDied
 from redlib.sweep.schedule import Job, Report, Resources, SweepError, run, schedule
@@ -46,6 +47,7 @@ from redlib.sweep.table import keep, table
 
 __all__ = [
     "ABLATIONS",
+    "TUNED",
     "Job",
     "Plan",
     "Processes",

@@ -14,18 +14,21 @@ from redlib.study import ablations
 from redlib.study.ablations import Run
 
 ABLATIONS = "ablations"  # instead of a file: every run behind the tables of the ablations
+TUNED = "tuned"  # and every run that tunes layers of the backbone: hours
+STUDY = {ABLATIONS: False, TUNED: True}
 KEYS = ("profile", "overrides", "runs", "grid")
 
 
 def read(file: str, profile: str = "auto", overrides: Mapping[str, Any] | None = None) -> tuple[Profile, list[Run]]:
-    """The profile and the distinct runs of a sweep file, or of `ablations`; `profile` where the file names none.
+    """The profile and the distinct runs of a sweep file, or of `ablations` or `tuned`; `profile` where the file names
+    none.
 
     ValueError names an unknown key or setting with the valid ones, a value that is impossible, and a file without
     runs; FileNotFoundError, a file that is not there. A profile that reads a record makes no runs.
     """
-    if file == ABLATIONS:
+    if file in STUDY:
         made = config.load(profile, dict(overrides or {}))
-        runs = ablations.runs(made)
+        runs = ablations.runs(made, STUDY[file])
     else:
         content = _content(Path(file))
         given = {**content.get("overrides", {}), **(overrides or {})}
@@ -38,7 +41,8 @@ def read(file: str, profile: str = "auto", overrides: Mapping[str, Any] | None =
 
 def _content(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise FileNotFoundError(f"no sweep file at {path}; give a TOML file, or {ABLATIONS!r} for those of the study")
+        study = " or ".join(map(repr, STUDY))
+        raise FileNotFoundError(f"no sweep file at {path}; give a TOML file, or {study} for those of the study")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

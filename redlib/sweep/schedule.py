@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import platform
+import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -191,7 +192,14 @@ def work(job: Job, cache: str, token: str, threads: int) -> Outcome:
     return Outcome(host, time.perf_counter() - start)
 
 
+def _full(error: Exception) -> bool:
+    """Whether a file could not be written whole; safetensors and numpy say so in words alone."""
+    said = re.search(r"\(os error (\d+)\)", str(error))
+    code = int(said[1]) if said else getattr(error, "errno", None)
+    return code in FULL or re.fullmatch(r"\d+ requested and \d+ written", str(error)) is not None
+
+
 def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno in FULL:
+    if _full(error):
         return f"the disk is full or a file may not grow further ({paths.cache()}); nothing of it was kept"
     return f"{type(error).__name__}: {error}"

@@ -4,6 +4,7 @@ A callback may run on any thread: it makes text or a finished picture and gives 
 """
 
 from redlib.widgets.boundary import BoundaryExplorer
+from redlib.widgets.claim_table import ClaimTable
 from redlib.widgets.inspector import RoutingInspector
 from redlib.widgets.operand_map import OperandMap
 from redlib.widgets.program_trace import ProgramTrace
@@ -14,6 +15,7 @@ from redlib.widgets.what_if import WhatIfPanel, rebalance
 
 __all__ = [
     "BoundaryExplorer",
+    "ClaimTable",
     "NestedMap",
     "OperandMap",
     "ProgramTrace",

@@ -66,7 +66,7 @@ class BoundaryExplorer(Panel):
         self.operator = control(
             ipywidgets.Dropdown, "operator", 130, 62, options=list(explain.operators(explainer.task)), value=operator
         )
-        self.method = methods_control(list(explainer.model().methods))
+        self.method = methods_control(explainer.methods)
         inside = explain.seconds(explainer, first, operator)
         self.second = control(
             ipywidgets.IntSlider, "second", 660, 50, min=inside[0], max=inside[-1], value=inside[len(inside) // 2]

@@ -41,7 +41,7 @@ class RoutingInspector(Panel):
             ipywidgets.Dropdown, "operator", 130, 62, options=list(explain.operators(explainer.task))
         )
         self.second = control(ipywidgets.BoundedIntText, "second", 120, 55, **number)
-        self.method = methods_control(list(explainer.model().methods))
+        self.method = methods_control(explainer.methods)
         splits = list(explainer.models)
         self.split = control(
             ipywidgets.Dropdown, "trained on", 230, options=splits, value=explainer.split, tooltip="split of the model"

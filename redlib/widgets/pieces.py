@@ -52,14 +52,21 @@ def weights(e: Explanation, beside: Beside | None = None) -> str:
 
 
 def waterfall(e: Explanation) -> str:
-    """How the answer's logit adds up: bars that start where the one before ends, then the sum."""
-    steps = e.waterfall()
+    """How the answer's logit adds up, by expert, and beside it by period of a Fourier readout where there is one."""
+    drawn = _steps(f"logit of {e.answer.value}", e.waterfall())
+    if not e.periods:
+        return drawn
+    periods = {f"{period:g}": x for period, x in e.period_waterfall().items()}
+    return f'<div style="display:flex">{drawn}{_steps(f"logit of {e.answer.value}, by period", periods)}</div>'
+
+
+def _steps(title: str, steps: Mapping[str, float]) -> str:
+    """Bars that start where the one before ends, then their sum."""
     ends = list(accumulate(steps.values()))
     starts = [0.0, *ends[:-1]]
     bars = [*zip(steps, starts, ends, steps.values(), strict=True), ("sum", 0.0, ends[-1], ends[-1])]
     low, high = min(0.0, *ends), max(0.0, *ends)
     per, width, foot = 118 / max(high - low, 1e-9), 330 / len(bars), 150
-    title = f"logit of {e.answer.value}"
     parts = [HATCH, text(0, 12, f"{title} (blue adds, hatched takes away)", more='font-weight="bold"')]
     for place, (name, start, end, value) in enumerate(bars):
         x, top = place * width + 3, foot - (max(start, end) - low) * per

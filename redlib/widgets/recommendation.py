@@ -63,4 +63,5 @@ def as_html(options: pd.DataFrame, batch: int, limit_gb: float, price: float) ->
         NAMES["loss"]: "{:.3f}".format,
     }
     sentence = html.escape(said(table, batch, limit_gb, price))
-    return f"<p>{sentence}</p>" + shown.to_html(index=False, border=0, formatters=forms, na_rep="–")
+    rows = shown.to_html(index=False, border=0, formatters=forms, na_rep="–")
+    return f'<p class="red-recommendation">{sentence}</p>{rows}'

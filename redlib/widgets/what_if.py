@@ -50,7 +50,7 @@ class WhatIfPanel(Panel):
         labels = self.labels = explainer.labels
         self.by_hand, self.weights = False, (0.0,) * labels.K
         self.text = control(ipywidgets.Text, "question", 460, value=text, continuous_update=False)
-        self.method = methods_control(explainer.model().routed)
+        self.method = methods_control(explainer.routed)
         self.normalise = _button("keep the sum at 1", 150, True, "the other weights make room for the one that moves")
         self.temperature = control(
             ipywidgets.FloatLogSlider, "temperature", 320, 95, value=1.0, min=-1, max=1, step=0.02, readout_format=".2f"

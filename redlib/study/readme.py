@@ -1,0 +1,99 @@
+"""The tables of the README, computed from results and written between markers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from redlib import claims, config, paths, results
+from redlib.config import Profile
+from redlib.results.provenance import known_runs
+from redlib.study import judged
+from redlib.study.stage import Say
+
+START, END = "<!-- headline:start -->", "<!-- headline:end -->"
+CLAIMS_START, CLAIMS_END = "<!-- claims:start -->", "<!-- claims:end -->"
+SPLITS = ("structure", "text")
+RECIPES = ("chosen", "source")
+METRICS = ("value_accuracy", "range_accuracy")
+
+
+def page(tables: Path, text: str, checked: pd.DataFrame | None) -> str:
+    """The README `text` with the headline of a folder of tables and the verdicts on the claims between their markers.
+
+    checked: what `claims.check` returns; None leaves the verdicts as they are. ValueError for a missing or double
+    marker.
+    """
+    of_record = config.PROFILES["record"].reads
+    task1 = results.read(Path(tables) / "task1.csv")
+    where = f"from `data/results/{of_record}/task1.csv`"
+    note = f"Profile `{of_record}`, test rows, mean over seeds with 95 % intervals, {where}.{_machines(task1, tables)}"
+    text = between(text, START, END, f"{markdown(headline(task1))}\n\n{note}")
+    return text if checked is None else between(text, CLAIMS_START, CLAIMS_END, verdicts(checked))
+
+
+def between(text: str, start: str, end: str, what: str) -> str:
+    """`text` with `what` between two markers; ValueError when they are not there once each."""
+    if text.count(start) != 1 or text.count(end) != 1:
+        raise ValueError(f"README.md needs the markers {start} and {end} once each")
+    before, rest = text.split(start)
+    return f"{before}{start}\n{what}\n{end}{rest.split(end)[1]}"
+
+
+def verdicts(checked: pd.DataFrame) -> str:
+    """The counts of all verdicts as a Markdown table, and what is not on record yet."""
+    counts = claims.counts(checked).astype(str).reset_index()
+    waiting = claims.waiting(checked)
+    said = ""
+    if len(waiting):
+        names = ", ".join(f"`{name}`" for name in waiting["notebook"])
+        said = f"\n\n{waiting['claims'].sum()} claims wait for tables of {names}."
+    return markdown(counts) + said
+
+
+def write(profile: Profile, checked: pd.DataFrame, say: Say = print) -> None:
+    """Bring the README up to date, for the profile of record alone; a README that is current is left alone."""
+    if profile.name != "record":
+        say(f"README.md stays as it is: {profile.name} is not the profile of record")
+        return
+    file = paths.root() / "README.md"
+    old = file.read_text(encoding="utf-8")
+    new = page(judged.folder(profile), old, checked)
+    if new != old:
+        paths.write_text(file, new)
+    say("README.md is up to date" + ("" if new == old else " again"))
+
+
+def _machines(task1: pd.DataFrame, tables: Path) -> str:
+    runs: Mapping[str, dict] = known_runs(tables)
+    made = [runs.get(run, {}) for run in task1["run"].unique()]
+    machines = {about[part] for about in made for part in ("cpu", "gpu") if about.get(part, "none") != "none"}
+    return f" Computed on {', '.join(sorted(machines))} (`runs.json` beside it)." if machines else ""
+
+
+def headline(task1: pd.DataFrame) -> pd.DataFrame:
+    """Value and range accuracy on test rows, all seeds and ranges, as text: a row for each recipe and method (best on
+    unseen structures first), a column for each split and metric. ValueError when the table has no such row."""
+    rows = task1[(task1["part"] == "test") & (task1["group"] == "all") & (task1["seed"].astype(str) == "all")]
+    rows = rows[rows["variant"].isin(RECIPES) & rows["metric"].isin(METRICS) & rows["split"].isin(SPLITS)]
+    if rows.empty:
+        raise ValueError("table 'task1' has no accuracy of a recipe on test rows over all seeds")
+    first = rows[(rows["split"] == SPLITS[0]) & (rows["metric"] == METRICS[0])]
+    best = first.set_index(["variant", "method"])["value"].to_dict()
+    rows = rows.assign(
+        best=[-best.get(pair, 0) for pair in zip(rows["variant"], rows["method"], strict=True)],
+        split=pd.Categorical(rows["split"], SPLITS, ordered=True),
+        metric=pd.Categorical(rows["metric"], METRICS, ordered=True),
+    ).sort_values(["variant", "best", "method", "split", "metric"])
+    named = rows.assign(
+        column=[f"{metric.split('_')[0]}, {split}" for metric, split in rows[["metric", "split"]].to_numpy()]
+    )
+    shown = results.table(named.rename(columns={"variant": "recipe"}), ["recipe", "method"], "column")
+    shown.columns.name = None
+    return shown.reset_index()
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A frame of strings as a Markdown table."""
+    lines = [list(table.columns), ["---"] * len(table.columns), *table.astype(str).to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,106 @@
+"""Recipe `chosen` at a steady learning rate, which the source has, and trained longer at one that falls."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from redlib.config import Profile
+from redlib.evaluation.predictions import align, variant
+from redlib.statistics import Resampler, Statistic
+from redlib.study import methods, task1, task2
+from redlib.study.settings import Setting
+from redlib.study.stage import Stage
+from redlib.study.writing import fill, save
+
+METHODS = ("red", "softmax_moe", "mlp_full_data", "fourier_full_data")
+METRICS = ("value_accuracy", "range_accuracy")
+RATES = ("steady", "falling")
+
+
+def settings(profile: Profile) -> list[Setting]:
+    """Those of the main tables that are trained again, at a steady rate: all seeds that they have there."""
+    made = []
+    for name, split in profile.schedule.settings:
+        first = name == "task1"
+        made.append(
+            (task1.setting if first else task2.setting)(profile, "chosen", split, **{} if first else {"steps": name})
+        )
+    return made
+
+
+def falling(profile: Profile, s: Setting) -> Setting:
+    """The setting with a rate that falls along half a cosine, all epochs run and the best one kept: experts for longer,
+    routers and controls for as many epochs as they may run at a steady rate."""
+    f = profile.schedule
+    loops = {name: getattr(s.recipe, name) for name in ("experts", "routers", "controls")}
+    epochs = {name: loop.max_epochs for name, loop in loops.items()} | {"experts": f.epochs}
+    longer = {
+        name: loop.model_copy(update={"max_epochs": epochs[name], "patience": epochs[name]})
+        for name, loop in loops.items()
+    }
+    recipe, seeds = s.recipe.model_copy(update=longer), min(f.seeds, s.seeds)
+    return replace(s, recipe=recipe, seeds=seeds, methods=METHODS, final_rate=f.final_rate)
+
+
+def schedule_tables(profile: Profile) -> Stage:
+    """schedule.csv: both accuracies on test rows under each rate, in `configuration`, over the same seeds and rows.
+
+    <metric>_change: falling minus steady, paired; <metric>_below_red: RED minus the method under the same rate, paired.
+    """
+    pairs = {f"{s.task}, {s.name}": (s, falling(profile, s)) for s in settings(profile)}
+    inputs = {
+        f"{name}, {rate}": methods.predictions_stage(s)
+        for name, pair in pairs.items()
+        for rate, s in zip(RATES, pair, strict=True)
+    }
+
+    def make(stage: Stage, out: Path) -> None:
+        frames = [
+            tidy([stage.inputs[f"{name}, {rate}"].folder for rate in RATES], longer, profile.bootstrap)
+            for name, (_, longer) in pairs.items()
+        ]
+        save(profile, stage, out, {"schedule": pd.concat(frames, ignore_index=True)})
+
+    return Stage("schedule tables", 1, {"resamples": profile.bootstrap}, make, inputs, 10)
+
+
+def tidy(folders: list[Path], s: Setting, resamples: int) -> pd.DataFrame:
+    """The rows of one setting, from the predictions under each of RATES."""
+    frames = []
+    for folder, rate in zip(folders, RATES, strict=True):
+        made = pd.read_parquet(folder / "predictions.parquet")
+        asked = (made["part"] == "test") & (made["recipe"] == s.recipe.name) & (made["seed"] < s.seeds)
+        made = made[asked & made["method"].isin(METHODS)]
+        frames.append(made.assign(method=f"{rate}/" + made["method"]))
+    block = align(pd.concat(frames, ignore_index=True))
+    stream = zlib.crc32(f"{s.task}/{s.name}".encode())
+    resampler = Resampler(block.seeds, block.structures, block.range, resamples, stream)
+    rows = []
+    for metric in METRICS:
+        found = {name: _accuracy(m, block, metric, resampler) for name, m in block.methods.items()}
+        for name, number in found.items():
+            rate, method = name.split("/")
+            asked = {metric: number}
+            if method != "red":
+                asked[f"{metric}_below_red"] = found[f"{rate}/red"] - number
+            if rate != RATES[0]:
+                asked[f"{metric}_change"] = number - found[f"{RATES[0]}/{method}"]
+            rows += [
+                {"method": method, "configuration": rate, "metric": asks, **asdict(statistic.overall())}
+                for asks, statistic in asked.items()
+            ]
+    about = {"task": s.task, "variant": variant(s.definition, s.recipe.name), "split": s.split, "part": "test"}
+    return fill(pd.DataFrame(rows), **about, group="all", seed="all")
+
+
+def _accuracy(method, block, metric: str, resampler: Resampler) -> Statistic:
+    what = metric.partition("_")[0]
+    hit = getattr(method, f"predicted_{what}") == getattr(block, what)
+    return resampler.ratio(hit, np.ones(len(block.rows)))[0]
+
+
+TABLES: dict[str, Callable[[Profile], Stage]] = {"schedule": schedule_tables}
