@@ -1,3 +1,4 @@
+import io
 import threading
 from itertools import product
 
@@ -6,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from redlib import claims, evaluation, figures
 from redlib.expressions import Expression, LabelSpace
@@ -164,6 +166,16 @@ def test_notebooks_show_a_figure_without_pyplot(tables):
     fig = figures.draw_toy_mixing(tables["toy"])
     assert fig._repr_png_().startswith(b"\x89PNG")
     assert fig._repr_png_() == fig._repr_png_()
+
+
+def test_what_notebooks_show_has_fewer_bytes_and_nearly_the_same_colours(tables):
+    fig = figures.draw_toy_mixing(tables["toy"])
+    whole = io.BytesIO()
+    fig.savefig(whole, format="png", dpi=100)
+    shown = fig._repr_png_()
+    before, after = (np.asarray(Image.open(data).convert("RGB"), int) for data in (whole, io.BytesIO(shown)))
+    assert len(shown) < 0.6 * len(whole.getvalue())
+    assert np.abs(before - after).max() <= 24
 
 
 def test_figures_drawn_in_threads_are_the_same_as_alone(tables):
