@@ -272,15 +272,14 @@ class Scripted(torch.nn.Module):
 
     def __init__(self, scripts, words, end):
         super().__init__()
-        self.scripts, self.words, self.end = scripts, words, end
+        self.words, self.end = words, end
+        self.after = {tuple(s[:place]): s[place] for s in scripts for place in range(1, len(s))}
 
     def forward(self, ids, use_cache, logits_to_keep, **state):
         (before,) = state.values()
         whole = ids if before is None else torch.cat([before, ids], 1)
-        following = [
-            next((s[len(row)] for s in self.scripts if s[: len(row)] == row), self.end) for row in whole.tolist()
-        ]
-        logits = F.one_hot(torch.tensor(following), self.words).float()[:, None]
+        following = torch.tensor([self.after.get(tuple(row), self.end) for row in whole.tolist()])
+        logits = F.one_hot(following, self.words).float()[:, None]
         return SimpleNamespace(logits=logits, **dict.fromkeys(state, whole))
 
 
