@@ -138,8 +138,9 @@ def test_the_onset_is_the_first_epoch_at_half_of_the_best(accuracies, epoch):
 def test_a_base_that_was_never_right_has_no_onset():
     one = {"name": "red_plus base", "epoch": [1, 2] * 2, "member": [0, 0, 1, 1], "valid_accuracy": [0, 0, 0.2, 0.6]}
     found = red_plus_factors.onset(pd.DataFrame(one))
-    assert set(found["seed"]) == {"1", "all"}
+    assert set(results.select(found, metric="onset_epoch")["seed"]) == {"1", "all"}
     assert results.pick(found, metric="onset_epoch", seed="all")["value"] == 2
+    assert results.pick(found, metric="best_accuracy", seed="all")["value"] == pytest.approx(0.3)
 
 
 @quick

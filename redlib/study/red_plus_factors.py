@@ -179,11 +179,12 @@ def _under_questions(found: pd.DataFrame, made: dict[Part, Setting]) -> pd.DataF
 
 def onset(history: pd.DataFrame) -> pd.DataFrame:
     """onset_epoch and best_accuracy of the base from histories of training, by seed and over seeds (smallest and
-    largest seed as low and high, n seeds); no row for a base that was never right."""
+    largest seed as low and high, n seeds); a base that was never right has no onset."""
     curve = history[history["name"] == "red_plus base"]
-    found = pd.DataFrame({str(seed): evaluation.onset(one) for seed, one in curve.groupby("member")}).T.dropna()
+    found = pd.DataFrame({str(seed): evaluation.onset(one) for seed, one in curve.groupby("member")}).T
     rows = []
-    for metric, numbers in found.items():
+    for metric, every in found.items():
+        numbers = every.dropna()
         rows += [(metric, seed, number, number, number, 1) for seed, number in numbers.items()]
         if len(numbers):
             rows.append((metric, "all", numbers.mean(), numbers.min(), numbers.max(), len(numbers)))
