@@ -27,7 +27,7 @@ ENTRIES = {
     *(".gitignore", ".gitattributes", ".ci", "notebooks", "redlib", "figures", "data", "tests"),
 }
 PROVIDED = {"nbclient": "papermill", "traitlets": "ipykernel", "tokenizers": "transformers"}  # its own dependency
-NAMES = {"sklearn": "scikit-learn"}  # where a package and its import differ
+NAMES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # where a package and its import differ
 SOURCES = sorted((ROOT / "redlib").rglob("*.py"))
 by_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "redlib")))
 
