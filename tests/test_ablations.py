@@ -435,3 +435,19 @@ def test_a_figure_names_every_run_with_its_parameters(made):
     assert figures.setting_name("arm=softmax_moe") == "softmax mixture"
     with pytest.raises(LookupError, match="question=depth"):
         figures.draw_ablation(frame, "depth", "smoke")
+
+
+def test_a_question_is_told_run_by_run_and_change_by_change(made):
+    _, frame, _ = made
+    for question in set(frame["question"]):
+        rows = results.select(frame, question=question, seed="all")
+        cells, said = figures.tell_ablation(frame, question, "as it is")
+        assert set(cells.index) == {figures.setting_name(changed, "as it is") for changed in rows["changed"]}
+        red = results.select(rows[rows["x"] == 0], metric="value_accuracy", split="structure").iloc[0]
+        own = (red["task"], "structure", "value_accuracy")
+        assert cells.loc["RED as it is (as it is)"][own] == results.cell(red)
+        changes = results.select(rows, metric="value_accuracy_change", split="structure")
+        assert said.count("\n- ") == len(changes)
+        assert all(figures.setting_name(changed) in said for changed in changes["changed"])
+    with pytest.raises(LookupError, match="question=depth"):
+        figures.tell_ablation(frame, "depth")

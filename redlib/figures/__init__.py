@@ -4,7 +4,7 @@ A frame is the table that the function names; every function selects its own row
 missing. `profile` and `backbone` go into the subtitle, `note` into a visible band (a smoke run's warning).
 """
 
-from redlib.figures.ablations import draw_ablation, setting_name
+from redlib.figures.ablations import draw_ablation, setting_name, tell_ablation
 from redlib.figures.arithmetic import (
     draw_error_kinds,
     draw_fourier_map,
@@ -202,6 +202,7 @@ __all__ = [
     "path_steps",
     "save",
     "setting_name",
+    "tell_ablation",
     "toy_mixing",
     "value_circles",
 ]

@@ -7,7 +7,7 @@ from redlib.figures import style
 from redlib.figures.fair import LABELS, TASKS
 from redlib.figures.style import METRICS, SPLITS
 from redlib.figures.task1 import INTERVALS
-from redlib.results import cell, select
+from redlib.results import cell, difference, select, table
 
 TITLES = {
     "residual": "Without the residual path, and with the same experts mixed as logits",
@@ -48,6 +48,21 @@ def setting_name(changed: str, own: str = "") -> str:
         return f"RED as it is{f' ({own})' if own else ''}"
     parts = (part.partition("=") for part in changed.split(","))
     return ", ".join(WORDS[name](value) for name, _, value in parts)
+
+
+def tell_ablation(frame: pd.DataFrame, question: str, own: str = "") -> tuple[pd.DataFrame, str]:
+    """What `draw_ablation` draws, as text: accuracies of the runs (task, split, metric across), and what each change
+    does to the value accuracy on `structure`. LookupError for a question that the frame does not hold."""
+    rows = select(frame, question=question, seed="all")
+    levels = rows[rows["metric"].isin(["value_accuracy", "range_accuracy"])].sort_values(["x", "split"])
+    levels = levels.assign(run=[setting_name(changed, own) for changed in levels["changed"]])
+    changes = select(rows, metric="value_accuracy_change", split="structure")
+    lines = ["Value accuracy, `structure`, paired:", ""]
+    for _, row in changes.sort_values(["task", "reference", "x"]).iterrows():
+        other = row["reference"].rpartition("/")[2]
+        other = setting_name(other if "=" in other else "nothing")
+        lines.append(f"- `{row['task']}`: {difference(row, setting_name(row['changed']), other)}.")
+    return table(levels, ["run"], ["task", "split", "metric"]), "\n".join(lines)
 
 
 @style.styled
