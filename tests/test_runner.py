@@ -1,6 +1,7 @@
 """The runner: stages first, notebooks in order, what is current skipped, failures shown, a stopped run continued."""
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -16,7 +17,8 @@ from redlib.study.stage import Stage
 
 THREE = (Notebook("00_a", "?", ("numbers",)), Notebook("01_b", "?"), Notebook("02_c", "?", chapter="more"))
 DRAW = """from redlib import paths
-paths.write_bytes(paths.runs(profile) / "figures" / "curve.png", b"png")"""
+paths.write_bytes(paths.runs(profile) / "figures" / "curve.png", b"png")
+"written: curve.png, absent.png\""""
 
 
 def numbers(profile):
@@ -139,6 +141,43 @@ def test_a_kernel_that_is_killed_is_said_in_words(runner, write_notebook):
     write_notebook("01_b", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(NotebookError, match="01_b failed: its kernel died"):
         run(runner(), [THREE[1]])
+
+
+MEET = """import time
+from pathlib import Path
+(Path({folder!r}) / {mine!r}).touch()
+start = time.monotonic()
+while not (Path({folder!r}) / {other!r}).exists():
+    assert time.monotonic() < start + 60, "alone"
+    time.sleep(0.05)"""
+
+
+@pytest.mark.notebooks
+@pytest.mark.skipif(os.cpu_count() < 2, reason="one core executes one notebook at a time")
+def test_notebooks_that_read_a_record_are_executed_side_by_side(runner, write_notebook, tmp_path):
+    write_notebook("01_b", MEET.format(folder=str(tmp_path), mine="b", other="c"), "'wrote b.svg'")
+    write_notebook("02_c", MEET.format(folder=str(tmp_path), mine="c", other="b"), "'wrote c.svg'")
+    record = runner(profile="record")
+    for name in "bc":
+        paths.write_bytes(record.out / "figures" / f"{name}.svg", b"svg")
+    run(record, THREE[1:])
+    assert [record.sidecar(notebook)["figures"] for notebook in THREE[1:]] == [["b.svg"], ["c.svg"]]
+    assert len(run(record, THREE[1:])) == 2  # both current
+
+
+@pytest.mark.notebooks
+def test_a_failure_among_notebooks_side_by_side_ends_the_run(runner, write_notebook):
+    many = [Notebook(f"{n:02}_x", "?") for n in range(2 * os.cpu_count() + 3)]
+    write_notebook(many[0].name, "1 / 0")
+    for notebook in many[1:]:
+        write_notebook(notebook.name, "import time; time.sleep(1)")
+    record = runner(profile="record")
+    with pytest.raises(NotebookError, match="00_x failed in cell 2: ZeroDivisionError"):
+        run(record, many)
+    assert not record.executed(many[0]).exists()
+    assert not record.executed(many[-1]).exists()
+    started = [notebook for notebook in many[1:] if record.executed(notebook).exists()]
+    assert all(record.current(notebook) for notebook in started)
 
 
 @pytest.mark.notebooks

@@ -202,7 +202,7 @@ class Sparse(Config):
     layers: int = Field(2, gt=0)
     experts: int = Field(4, gt=1, description="experts of a layer; twice as many of half the size in the top-2 model")
     specialists: tuple[PositiveInt, ...] = (3, 4)
-    steps: int = Field(1_200, gt=0, description="of training, equal for all")
+    steps: int = Field(600, gt=0, description="of training, equal for all")
     training: Training = Training(lr=3e-3, weight_decay=0.1, batch=64)
     balance: float = Field(0.1, ge=0, description="weight of the load-balance loss")
     seeds: int = Field(3, gt=0)

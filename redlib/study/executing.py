@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,13 @@ def _head(source: str) -> str:
     lines = [line for line in source.splitlines() if line.strip()]
     more = "\n    ..." if len(lines) > 3 else ""
     return "\n    " + "\n    ".join(lines[:3]) + more
+
+
+def texts(notebook: NotebookNode) -> Iterator[str]:
+    """What the cells of an executed notebook printed or show as text."""
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        yield output.get("text", "")
+        yield output.get("data", {}).get("text/plain", "")
 
 
 def scrub(notebook: NotebookNode) -> NotebookNode:

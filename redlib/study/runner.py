@@ -1,26 +1,32 @@
-"""Runs the study: what the notebooks read is computed first, then they are executed one after another.
+"""Runs the study: what the notebooks read is computed first, then they are executed: one after another, or, where all
+read a record and nothing is computed, one a core.
 
 A notebook is current when a key over its source, the profile, the library and the tables that it reads is the one its
 executed copy was made with; a current notebook is skipped, so a run that stopped continues where it stopped.
 """
 
 import json
+import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from filelock import Timeout
+from nbformat import NotebookNode
 
 from redlib import config, paths
 from redlib.config import Profile
 from redlib.results.provenance import known_runs, record_run
 from redlib.study import judged
 from redlib.study.data import fetch_backbone
-from redlib.study.executing import NotebookError, check, execute
+from redlib.study.executing import NotebookError, check, execute, texts
 from redlib.study.notebooks import Notebook
 from redlib.study.stage import Say, Stage
 from redlib.study.tables import TABLES, available, committed, ready
@@ -132,10 +138,16 @@ class Runner:
         self._check(notebooks)
         if not self.profile.reads:
             fetch_backbone(self.profile.backbone)  # once, before what is computed from it is looked for
-        with self._alone(say):
-            for number, notebook in enumerate(notebooks, 1):
-                where = f"{number}/{len(notebooks)} {notebook.name}"
-                self._one(notebook, force, _with_clock(say, where, start))
+        clocks = [_with_clock(say, f"{n}/{len(notebooks)} {it.name}", start) for n, it in enumerate(notebooks, 1)]
+        with self._alone(say), ThreadPoolExecutor(os.cpu_count()) as pool:
+            if not self.profile.reads:  # stages use all cores themselves
+                for notebook, clock in zip(notebooks, clocks, strict=True):
+                    self._one(notebook, force, clock)
+                return
+            try:
+                list(pool.map(self._one, notebooks, repeat(force), clocks))
+            finally:  # what runs ends, what waits does not start
+                pool.shutdown(cancel_futures=True)
 
     def on_record(self, notebooks: Iterable[Notebook], say: Say = print) -> tuple[Notebook, ...]:
         """The notebooks whose tables the record holds; a line names every other one and what it lacks.
@@ -169,7 +181,7 @@ class Runner:
         for name, stage in self.stages(notebook).items():
             stage.run(say)
             self._keep_table(name, stage)
-        key, start, before = self.key(notebook), time.perf_counter(), self._figures()
+        key, start = self.key(notebook), time.perf_counter()
         say("executing")
         failed = self.executed(notebook).with_suffix(".failed.ipynb")
         try:
@@ -181,8 +193,8 @@ class Runner:
             raise NotebookError(f"{error}\nthe failed notebook is {_short(failed)}", error.notebook) from None
         paths.write_text(self.executed(notebook), nbformat.writes(done) + "\n")
         seconds = time.perf_counter() - start
-        figures = sorted(name for name, time_ns in self._figures().items() if before.get(name) != time_ns)
-        record = {"key": key, "overrides": dict(self.overrides), "figures": figures, "seconds": round(seconds, 1)}
+        record = {"key": key, "overrides": dict(self.overrides), "figures": self._figures(done)}
+        record |= {"seconds": round(seconds, 1)}
         paths.write_json(self.executed(notebook).with_suffix(".json"), record)
         failed.unlink(missing_ok=True)
         say(f"done in {seconds:.1f} s")
@@ -196,9 +208,10 @@ class Runner:
         for run, about in known_runs(stage.folder).items():
             record_run(self.out / "results", run, about)
 
-    def _figures(self) -> dict[str, int]:
-        files = (self.out / "figures").glob("[!.]*")
-        return {file.name: file.stat().st_mtime_ns for file in files}
+    def _figures(self, done: NotebookNode) -> list[str]:
+        """The figures that an executed notebook says it wrote; every one lists its files at its end."""
+        said = {name for text in texts(done) for name in re.findall(r"[\w.-]+\.(?:png|svg)\b", text)}
+        return sorted(name for name in said if (self.out / "figures" / name).is_file())
 
     def _alone(self, say: Say):
         """Two papermill processes at once can race for a port: runs of all profiles queue for one lock."""
