@@ -172,7 +172,7 @@ def test_a_failure_among_notebooks_side_by_side_ends_the_run(runner, write_noteb
     for notebook in many[1:]:
         write_notebook(notebook.name, "import time; time.sleep(1)")
     record = runner(profile="record")
-    with pytest.raises(NotebookError, match="00_x failed in cell 2: ZeroDivisionError"):
+    with pytest.raises(NotebookError, match="00_x failed in cell 3: ZeroDivisionError"):
         run(record, many)
     assert not record.executed(many[0]).exists()
     assert not record.executed(many[-1]).exists()
