@@ -17,9 +17,10 @@ from redlib.models import LabelSpace, LinearBank, MLPBank, ResidualExperts, take
 from redlib.models.ablated import Ablated, Balanced, JointRED, imbalance, keep_top
 from redlib.models.arms import ARMS
 from redlib.statistics import paired_difference
-from redlib.study import ablation_tables, ablations, available, fair, methods, table
-from redlib.study.ablation_runs import reused, run_stage
+from redlib.study import ablations, available, fair, methods, table
 from redlib.study.ablations import Run
+from redlib.study.ablations import tables as ablation_tables
+from redlib.study.ablations.run import reused, run_stage
 from redlib.study.notebooks import NOTEBOOKS
 from redlib.study.parts import Frozen, ResidualHead
 from redlib.study.runner import Runner

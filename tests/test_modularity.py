@@ -13,8 +13,10 @@ from redlib.config import Training
 from redlib.expressions import LabelSpace
 from redlib.models import LinearBank, PooledBase, stack
 from redlib.modules import Library
-from redlib.study import modularity, modularity_parts, modularity_ranges, table
-from redlib.study.modularity_parts import Grown, Questions, wider
+from redlib.study import modularity, table
+from redlib.study.modularity import parts as modularity_parts
+from redlib.study.modularity import ranges as modularity_ranges
+from redlib.study.modularity.parts import Grown, Questions, wider
 from redlib.study.settings import Data
 
 SMALL = {

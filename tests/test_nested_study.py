@@ -10,7 +10,9 @@ import torch
 from redlib import claims, config, figures, nested, results, study
 from redlib.nested import flops
 from redlib.study import nested as chapter
-from redlib.study import nested_answers, nested_routing, nested_tables
+from redlib.study.nested import answers as nested_answers
+from redlib.study.nested import routing as nested_routing
+from redlib.study.nested import tables as nested_tables
 from redlib.widgets import NestedMap, token_map
 
 LESS = {"nested.seeds": 1, "bootstrap": 30}

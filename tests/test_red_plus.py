@@ -13,8 +13,9 @@ from torch import nn
 from redlib import config, figures, models, modules, results, study
 from redlib.expressions import LabelSpace
 from redlib.models import FourierBank, FourierReadout, LightBase, LinearBank, MLPBank, NetworkBase, ResidualExperts
-from redlib.study import methods, red_plus, red_plus_parts, table
+from redlib.study import methods, red_plus, table
 from redlib.study.data import open_backbone
+from redlib.study.red_plus import parts as red_plus_parts
 
 SMALL = {
     "task1.rows": 250,

@@ -13,9 +13,12 @@ from redlib.expressions import OPERATORS, LabelSpace
 from redlib.features import Point
 from redlib.models import FourierBank, LightBase, LinearBank, MLPBank, NetworkBase, PooledBase, ResidualExperts
 from redlib.models.executors import PLUS_EXECUTORS, executor
-from redlib.study import execution, operations, red_plus, red_plus_maps, red_plus_parts, red_plus_steps, table
+from redlib.study import execution, operations, red_plus, table
 from redlib.study.data import feature_set
 from redlib.study.population import answers, population_stage
+from redlib.study.red_plus import maps as red_plus_maps
+from redlib.study.red_plus import parts as red_plus_parts
+from redlib.study.red_plus import steps as red_plus_steps
 from redlib.widgets import RoutingInspector, pieces
 
 SMALL = {

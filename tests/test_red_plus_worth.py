@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from redlib import config, evaluation, figures, models, modules, results
 from redlib.expressions import Expression, LabelSpace
 from redlib.models import DigitBank, FourierBank, LightBase, MLPBank, ResidualExperts
-from redlib.study import red_plus, red_plus_beyond, red_plus_factors, red_plus_inside, red_plus_parts, table
+from redlib.study import red_plus, table
 from redlib.study.grouped import lined_up, shares
-from redlib.study.red_plus_partitions import partitions
+from redlib.study.red_plus import beyond as red_plus_beyond
+from redlib.study.red_plus import factors as red_plus_factors
+from redlib.study.red_plus import inside as red_plus_inside
+from redlib.study.red_plus import parts as red_plus_parts
+from redlib.study.red_plus.partitions import partitions
 
 SMALL = {
     "task1.rows": 250,

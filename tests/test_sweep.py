@@ -25,8 +25,8 @@ from redlib import config, paths, sweep
 from redlib.__main__ import main
 from redlib.features import forward
 from redlib.study import ablations
-from redlib.study.ablation_runs import run_stage
 from redlib.study.ablations import Run
+from redlib.study.ablations.run import run_stage
 from redlib.study.data import features_of
 from redlib.study.stage import Stage
 from redlib.sweep.plan import ShardJob
@@ -452,12 +452,12 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from test_sweep import RUNS, SMALL, Inline
 from redlib import config, sweep
-from redlib.study import ablation_runs
-predict, done = ablation_runs._predict, []
+from redlib.study.ablations import run as ablation_run
+predict, done = ablation_run._predict, []
 def killed_at_the_third(*arguments):
     done.append(arguments)
     return os.kill(os.getpid(), signal.SIGKILL) if len(done) == 3 else predict(*arguments)
-ablation_runs._predict = killed_at_the_third
+ablation_run._predict = killed_at_the_third
 sweep.run(config.load("smoke", SMALL), RUNS, Inline())
 """
 

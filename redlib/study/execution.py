@@ -12,8 +12,9 @@ from redlib.execution import Look, encode, exposure, outcomes, run, symbolic
 from redlib.expressions import Expression, LabelSpace
 from redlib.models.executors import EXECUTORS
 from redlib.programs import Program
-from redlib.study import operations, planner, planner_chains
+from redlib.study import operations, planner
 from redlib.study.data import read_pool
+from redlib.study.planner import chains as planner_chains
 from redlib.study.settings import Data
 from redlib.study.stage import Stage
 

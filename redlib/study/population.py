@@ -12,8 +12,9 @@ from torch import nn
 from redlib import datasets, evaluation, features, models
 from redlib.config import Domain, PlusForm, Profile
 from redlib.models import LabelSpace
-from redlib.study import methods, red_plus, red_plus_parts
+from redlib.study import methods, red_plus
 from redlib.study.data import feature_set, features_stage, read_pool
+from redlib.study.red_plus import parts as red_plus_parts
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 

@@ -12,7 +12,8 @@ from redlib import models, routing
 from redlib.config import PlusForm, Profile
 from redlib.evaluation.predictions import variant
 from redlib.statistics import Resampler
-from redlib.study import methods, red_plus, red_plus_parts, task1, task2
+from redlib.study import methods, red_plus, task1, task2
+from redlib.study.red_plus import parts as red_plus_parts
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 from redlib.study.writing import fill, save

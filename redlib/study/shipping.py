@@ -18,8 +18,9 @@ from redlib import decomposer, models, modules
 from redlib.config import Profile
 from redlib.features import Point
 from redlib.models.executors import BASE, ORACLE, executor
-from redlib.study import methods, operations, planner, red_plus, red_plus_steps, task1, task2
+from redlib.study import methods, operations, planner, red_plus, task1, task2
 from redlib.study.data import feature_set, open_backbone
+from redlib.study.red_plus import steps as red_plus_steps
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 

@@ -12,9 +12,10 @@ from redlib.execution.solving import Decomposes, Executor
 from redlib.expressions import OPERATORS
 from redlib.features import Point
 from redlib.models.executors import BY_RANGE, PLUS_EXECUTORS, executor
-from redlib.study import methods, operations, planner, red_plus, red_plus_steps, shipped, shipping
+from redlib.study import methods, operations, planner, red_plus, shipped, shipping
 from redlib.study.data import open_backbone
 from redlib.study.execution import METHODS, SYMBOLIC
+from redlib.study.red_plus import steps as red_plus_steps
 from redlib.study.settings import Setting
 from redlib.study.stage import Stage
 

@@ -8,7 +8,6 @@ import pandas as pd
 from redlib import paths, results
 from redlib.config import Profile
 from redlib.study import (
-    ablation_tables,
     agreement_tables,
     arithmetic_tables,
     assembly_tables,
@@ -18,24 +17,25 @@ from redlib.study import (
     execution_tables,
     fair_tables,
     hardness,
-    modularity_tables,
-    nested_tables,
-    planner_chains,
-    planner_tables,
-    red_plus_beyond,
-    red_plus_factors,
-    red_plus_inside,
-    red_plus_maps,
-    red_plus_partitions,
-    red_plus_steps,
-    red_plus_tables,
     routing_tables,
     schedule,
-    sparse_tables,
     task1_tables,
     task2_tables,
 )
+from redlib.study.ablations import tables as ablation_tables
 from redlib.study.data import fetch_backbone
+from redlib.study.modularity import tables as modularity_tables
+from redlib.study.nested import tables as nested_tables
+from redlib.study.planner import chains as planner_chains
+from redlib.study.planner import tables as planner_tables
+from redlib.study.red_plus import beyond as red_plus_beyond
+from redlib.study.red_plus import factors as red_plus_factors
+from redlib.study.red_plus import inside as red_plus_inside
+from redlib.study.red_plus import maps as red_plus_maps
+from redlib.study.red_plus import partitions as red_plus_partitions
+from redlib.study.red_plus import steps as red_plus_steps
+from redlib.study.red_plus import tables as red_plus_tables
+from redlib.study.sparse import tables as sparse_tables
 from redlib.study.stage import Say, Stage
 
 TABLES: dict[str, Callable[[Profile], Stage]] = {

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from redlib.config import Profile
 from redlib.study import ablations
-from redlib.study.ablation_runs import run_stage
 from redlib.study.ablations import Run
+from redlib.study.ablations.run import run_stage
 from redlib.study.data import features_of
 from redlib.study.stage import Stage
 

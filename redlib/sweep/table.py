@@ -6,9 +6,9 @@ import pandas as pd
 
 from redlib import paths, results
 from redlib.config import Profile
-from redlib.study.ablation_runs import run_stage
-from redlib.study.ablation_tables import tidy
 from redlib.study.ablations import Entry, Run
+from redlib.study.ablations.run import run_stage
+from redlib.study.ablations.tables import tidy
 from redlib.study.data import open_backbone
 from redlib.study.stage import Stage
 

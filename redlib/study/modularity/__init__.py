@@ -19,7 +19,7 @@ from redlib.modules import Library
 from redlib.modules.probe import drift
 from redlib.study import methods, task1
 from redlib.study.data import open_backbone
-from redlib.study.modularity_parts import (
+from redlib.study.modularity.parts import (
     PART_OF_ROWS,
     Bank,
     Questions,

@@ -13,7 +13,7 @@ from redlib.config import Profile
 from redlib.models import LabelSpace, MLPBank
 from redlib.modules import Library
 from redlib.study.modularity import answers, inputs
-from redlib.study.modularity_parts import Bank, Questions, experts, own, reused, router
+from redlib.study.modularity.parts import Bank, Questions, experts, own, reused, router
 from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 

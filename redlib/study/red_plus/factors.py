@@ -14,9 +14,10 @@ import pandas as pd
 from redlib import evaluation
 from redlib.config import Profile
 from redlib.features import Point
-from redlib.study import red_plus, red_plus_parts, task1, task2
+from redlib.study import red_plus, task1, task2
 from redlib.study.data import features_stage, read_pool
 from redlib.study.grouped import lined_up, shares
+from redlib.study.red_plus.parts import groups
 from redlib.study.settings import Setting
 from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
@@ -161,7 +162,7 @@ def _hits(frame: pd.DataFrame, s: Setting, method: str) -> dict[str, np.ndarray]
         "range_accuracy": frame["predicted_range"] == frame["range"],
     }
     if method == WHOLE:
-        experts = red_plus_parts.groups(s, read_pool(s.pool.folder)["value"].to_numpy())
+        experts = groups(s, read_pool(s.pool.folder)["value"].to_numpy())
         mine = np.array(experts.range_index)[frame["value"].to_numpy() - s.labels.lo]
         hits["router_accuracy"] = frame["router_range"] == mine
     return {metric: hit.to_numpy(bool) for metric, hit in hits.items()}

@@ -14,13 +14,14 @@ from redlib.config import Profile
 from redlib.expressions import Expression
 from redlib.features import Point
 from redlib.statistics import Resampler
-from redlib.study import red_plus, red_plus_parts
+from redlib.study import red_plus
 from redlib.study.arithmetic_tables import explained
 from redlib.study.data import feature_set, read_pool
 from redlib.study.grouped import lined_up, shares
 from redlib.study.parts import batch
-from redlib.study.red_plus_beyond import METHODS, parts_of
-from redlib.study.red_plus_factors import onset
+from redlib.study.red_plus.beyond import METHODS, parts_of
+from redlib.study.red_plus.factors import onset
+from redlib.study.red_plus.parts import Data
 from redlib.study.settings import Setting
 from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
@@ -33,7 +34,7 @@ def error_tables(profile: Profile) -> Stage:
     of all rows and of those with so many operations (ops=2), operators (pattern=mixed), and operations that carry into
     the tens or borrow from them (carry=1), <metric>_added, red_plus minus its base; group all also has what wrong
     values are like (`evaluation.error_kinds`). red_plus_onset.csv, validation rows of every split: when the base begins
-    to know (`red_plus_factors.onset`)."""
+    to know (`red_plus.factors.onset`)."""
     own = {task: red_plus.setting(profile, task, "structure") for task in red_plus.TASKS}
     every = [s for task in red_plus.TASKS for s in red_plus.settings(profile, task)]
     inputs = {task: red_plus.predictions_stage(s) for task, s in own.items()}
@@ -115,7 +116,7 @@ def fourier_tables(profile: Profile) -> Stage:
 
 def _components(profile: Profile, s: Setting, seeds: int) -> pd.DataFrame:
     """Rows of one task: at every site, squared errors of the probes over those of the training mean."""
-    data = red_plus_parts.Data(s)
+    data = Data(s)
     waves = {p: probes.circle(data.pool["value"].to_numpy(), p) for p in s.recipe.periods}
     errors: dict[tuple, list[np.ndarray]] = {}
     items = []
@@ -141,7 +142,7 @@ def _components(profile: Profile, s: Setting, seeds: int) -> pd.DataFrame:
     return _about(pd.DataFrame(rows).assign(**about), s, "validation")
 
 
-def _divided(data: red_plus_parts.Data, seed: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _divided(data: Data, seed: int, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows that fit the probes, that choose their penalty, and that they are scored on, without a structure in common:
     a tenth of the structures of `rows` training rows choose."""
     generator = np.random.default_rng([23, seed])

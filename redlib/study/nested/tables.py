@@ -10,8 +10,9 @@ from redlib import nested, routing
 from redlib.config import Nested, Profile
 from redlib.nested import flops
 from redlib.study import nested as chapter
-from redlib.study import nested_answers, nested_routing, nested_speed
-from redlib.study.nested_routing import COLUMNS, grid
+from redlib.study.nested import speed as nested_speed
+from redlib.study.nested.answers import answers_stage, merge_ratio
+from redlib.study.nested.routing import COLUMNS, grid, numbers, resampler, shown
 from redlib.study.stage import Stage
 
 ABOUT = {"task": "nested", "split": "digits", "part": "test"}
@@ -32,7 +33,7 @@ def nested_tables(profile: Profile) -> Stage:
     n = profile.nested
     inputs: dict[str, Stage] = {}
     for seed in range(n.seeds):
-        answers = nested_answers.answers_stage(n, seed)
+        answers = answers_stage(n, seed)
         inputs |= {f"answers {seed}": answers, f"train {seed}": chapter.clutter_stage(n, seed, "train")}
         inputs |= {f"{name} {seed}": made for name, made in answers.inputs.items()}
     config = {"resamples": profile.bootstrap, "nested": n.model_dump(include={"budgets", "seeds", "shown", "low"})}
@@ -42,8 +43,8 @@ def nested_tables(profile: Profile) -> Stage:
         frames = {
             "nested": pd.concat([_accuracy(profile, stage), _costs(profile, stage)]),
             "nested_curves": pd.concat([_training(profile, stage), _closed(profile)]),
-            "nested_routing": nested_routing.numbers(profile, stage),
-            "nested_maps": nested_routing.shown(profile.nested, stage),
+            "nested_routing": numbers(profile, stage),
+            "nested_maps": shown(profile.nested, stage),
         }
         chapter.save(profile, stage, out, {name: frame.assign(**about) for name, frame in frames.items()})
 
@@ -57,7 +58,7 @@ def _accuracy(profile: Profile, stage: Stage) -> pd.DataFrame:
     each = [chapter.read(stage.inputs[f"answers {seed}"], "answers.npz") for seed in range(profile.nested.seeds)]
     seeds = np.concatenate([np.full(len(one["labels"]), seed) for seed, one in enumerate(each)])
     joined = {name: np.concatenate([one[name] for one in each]) for name in each[0]}
-    resample = nested_routing.resampler(joined.pop("labels"), joined.pop("rows"), seeds, profile)
+    resample = resampler(joined.pop("labels"), joined.pop("rows"), seeds, profile)
     columns = np.column_stack(list(joined.values()))
     found = dict(zip(joined, resample.ratio(columns, np.ones(columns.shape)), strict=True))
     statistics = {}
@@ -109,7 +110,7 @@ def names(n: Nested) -> list[tuple[str, float]]:
     """Methods and budgets of the table `nested`, as `calls` has them."""
     shares = chapter.shape(n).shares
     found = [("plain", 1.0), *((f"plain_{dim}", 1.0) for dim in n.narrow), *(("width", share) for share in shares)]
-    found += [("merge", e) for e in n.budgets if abs(nested_answers.merge_ratio(n, e) - e) < 0.1]
+    found += [("merge", e) for e in n.budgets if abs(merge_ratio(n, e) - e) < 0.1]
     for arm in n.arms:
         found += [(arm, e) for e in n.budgets] + ([("nested_by_lot", e) for e in n.budgets] if arm == "nested" else [])
     return found

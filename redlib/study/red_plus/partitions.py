@@ -11,9 +11,10 @@ from redlib import models
 from redlib.config import Profile
 from redlib.expressions import LabelSpace
 from redlib.models import range_probabilities
-from redlib.study import red_plus, red_plus_parts
+from redlib.study import red_plus
 from redlib.study.grouped import shares
-from redlib.study.red_plus_beyond import METHODS, parts_of, seeds_of
+from redlib.study.red_plus.beyond import METHODS, parts_of, seeds_of
+from redlib.study.red_plus.parts import HiddenData
 from redlib.study.settings import Setting
 from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
@@ -74,7 +75,7 @@ def _answers(s: Setting, seeds: int) -> tuple[pd.DataFrame, dict[str, Tensor]]:
     items: list[pd.DataFrame] = []
     logits: dict[str, list[Tensor]] = {name: [] for name in METHODS}
     for seed in range(seeds):
-        data = red_plus_parts.HiddenData(s, red_plus.base_stage(s, seed).folder)
+        data = HiddenData(s, red_plus.base_stage(s, seed).folder)
         rows = data.rows["test"][seed]
         trained = red_plus.load_parts(s, seed) | {"base": nn.Identity()}  # h is stored
         items.append(data.pool.iloc[rows][["structure", "value", "range"]].assign(seed=seed))

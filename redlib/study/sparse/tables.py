@@ -14,7 +14,7 @@ from redlib.config import Profile
 from redlib.sparse import corpus, models, quantised
 from redlib.statistics import Resampler
 from redlib.study import sparse
-from redlib.study.sparse_timing import timing_tables
+from redlib.study.sparse.timing import timing_tables
 from redlib.study.stage import Stage
 from redlib.study.writing import save
 

@@ -10,8 +10,9 @@ import pandas as pd
 
 from redlib import datasets
 from redlib.config import Profile
-from redlib.study import operations, planner, planner_tables
+from redlib.study import operations, planner
 from redlib.study.data import read_pool
+from redlib.study.planner.tables import TASK, error_shares, scores
 from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
 
@@ -78,11 +79,11 @@ def chain_tables(profile: Profile) -> Stage:
         frames = []
         for name, made in stage.inputs.items():
             read = pd.read_parquet(made.folder / "predictions.parquet")
-            found = [planner_tables.scores(read, profile.bootstrap).assign(case="all")]
-            found.append(planner_tables.error_shares(read, profile.bootstrap).query("metric == 'error_rate'"))
+            found = [scores(read, profile.bootstrap).assign(case="all")]
+            found.append(error_shares(read, profile.bootstrap).query("metric == 'error_rate'"))
             variant = "/".join([own, *name.split("/")[1:]])
             frames.append(pd.concat(found, ignore_index=True).assign(variant=variant))
-        about = {"task": planner_tables.TASK}
+        about = {"task": TASK}
         save(profile, stage, out, {"planner_chains": fill(pd.concat(frames, ignore_index=True), **about)})
 
     return Stage("planner tables, other chains", 1, {"resamples": profile.bootstrap}, make, inputs, 10)

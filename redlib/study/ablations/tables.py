@@ -11,8 +11,8 @@ import pandas as pd
 from redlib.config import Profile
 from redlib.statistics import Estimate, Resampler, Statistic
 from redlib.study import ablations
-from redlib.study.ablation_runs import run_stage
 from redlib.study.ablations import Entry, Run
+from redlib.study.ablations.run import run_stage
 from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
 

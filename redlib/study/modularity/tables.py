@@ -10,7 +10,8 @@ import pandas as pd
 from redlib.config import Profile
 from redlib.evaluation.predictions import align
 from redlib.statistics import Estimate, Resampler, Statistic
-from redlib.study import modularity, modularity_ranges
+from redlib.study import modularity
+from redlib.study.modularity.ranges import ranges_stage
 from redlib.study.settings import Setting
 from redlib.study.stage import Stage
 from redlib.study.writing import save
@@ -48,7 +49,7 @@ def ranges_tables(profile: Profile) -> Stage:
     (`chosen/same=rank`, `chosen/same=parameters`), column `rank` the experts'. Accuracies and changes as in modularity,
     router_accuracy (of the K ranges) and parameters (of all experts)."""
     wanted = modularity.settings(profile)
-    inputs = {s.name: modularity_ranges.ranges_stage(profile, s) for s in wanted}
+    inputs = {s.name: ranges_stage(profile, s) for s in wanted}
 
     def make(stage: Stage, out: Path) -> None:
         frames = []

@@ -11,7 +11,7 @@ from redlib import nested
 from redlib.config import Nested, Profile
 from redlib.nested import flops, speed
 from redlib.study import nested as chapter
-from redlib.study import nested_answers
+from redlib.study.nested import answers as nested_answers
 from redlib.study.stage import Stage
 
 

@@ -15,14 +15,15 @@ from torch import nn
 from redlib import datasets, models, modules
 from redlib.config import PARTS, PlusForm, Profile
 from redlib.features import Point
-from redlib.study import methods, red_plus_parts, task1, task2
+from redlib.study import methods, task1, task2
 from redlib.study.data import features_stage
+from redlib.study.red_plus.parts import HiddenData, PlusSetting, make_base, make_experts, make_router
 from redlib.study.settings import Setting
 from redlib.study.stage import Stage
 
 TASKS = ("task1", "task2")
 STEPS = "operations"  # the definition of steps that Task 2 is asked under
-SINGLE = "steps"  # the form whose experts do single steps (`red_plus_steps`)
+SINGLE = "steps"  # the form whose experts do single steps (`red_plus.steps`)
 FILES = ("base", "experts", "router")
 
 
@@ -56,7 +57,7 @@ def setting(profile: Profile, task: str, split: str, **changes) -> Setting:
     if "features" not in given:
         given["features"] = read_stage(profile, own, given["pool"])
     definition = "" if task == "task1" else STEPS
-    return red_plus_parts.PlusSetting(task=task, recipe=own, split=split, definition=definition, **given)
+    return PlusSetting(task=task, recipe=own, split=split, definition=definition, **given)
 
 
 def read_stage(profile: Profile, own: PlusForm, pool: Stage) -> Stage:
@@ -84,7 +85,7 @@ def base_stage(s: Setting, seed: int) -> Stage:
         f"red_plus base ({_where(s)}, seed {seed})",
         1,
         config,
-        lambda stage, out: red_plus_parts.make_base(s, seed, out),
+        lambda stage, out: make_base(s, seed, out),
         {"pool": s.pool, "features": s.features},
         2 + (seen + rows) * each,
         rows * width * 4,
@@ -93,7 +94,7 @@ def base_stage(s: Setting, seed: int) -> Stage:
 
 def experts_stage(s: Setting, seed: int) -> Stage:
     """The K experts of one seed on its frozen base."""
-    return _part_stage(s, seed, "experts", ("rank", "foreign_share", "experts"), red_plus_parts.make_experts)
+    return _part_stage(s, seed, "experts", ("rank", "foreign_share", "experts"), make_experts)
 
 
 def router_stage(s: Setting, seed: int) -> Stage:
@@ -101,7 +102,7 @@ def router_stage(s: Setting, seed: int) -> Stage:
     target = s.recipe.router_target
     extra = {} if target == "range" else {"experts": experts_stage(s, seed)}
     own = {} if target == "range" else {"target": target}
-    return _part_stage(s, seed, "router", ("router_hidden", "routers"), red_plus_parts.make_router, extra, own)
+    return _part_stage(s, seed, "router", ("router_hidden", "routers"), make_router, extra, own)
 
 
 def _part_stage(
@@ -157,7 +158,7 @@ def predictions_stage(s: Setting) -> Stage:
 
 def _predict(s: Setting, inputs: Mapping[str, Stage], seed: int) -> list[pd.DataFrame]:
     folders = {name: inputs[f"{name} {seed}"].folder for name in FILES}
-    data = red_plus_parts.HiddenData(s, folders["base"])
+    data = HiddenData(s, folders["base"])
     trained = _load(folders) | {"base": nn.Identity()}  # h is stored
     made = {name: models.assemble(name, s.labels, trained, s.K) for name in s.methods}
     return [methods.predict_part(data, made[name], part, name, seed) for name in made for part in PARTS[1:]]
