@@ -144,7 +144,7 @@ def styled(draw: Callable) -> Callable:
     def inside(*args, **kwargs):
         with _LOCK, matplotlib.rc_context(RC):
             fig = draw(*args, **kwargs)
-            for _ in range(2):
+            for _ in range(2 if any(ax.get_aspect() != "auto" for ax in fig.axes) else 1):  # a shape is settled later
                 fig.get_layout_engine().execute(fig)
             fig.set_layout_engine(None)  # "none" would leave a placeholder, for which every rendering draws twice
             return fig
