@@ -133,7 +133,7 @@ class Chart(Figure):
         drawn, shown = io.BytesIO(), io.BytesIO()
         _print(self, drawn, "png", 100)
         image = Image.open(drawn).convert("RGB")
-        image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(shown, "png", optimize=True)
+        image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(shown, "png")
         return shown.getvalue()
 
 
