@@ -25,6 +25,7 @@ from redlib.claims.judging import FAILS, HOLDS, OPEN
 from redlib.claims.reported import load
 from redlib.expressions import LabelSpace
 from redlib.study import judged, readme
+from redlib.study.answers import WAITING
 from redlib.study.notebooks import NOTEBOOKS, Notebook
 from redlib.study.publish import CLAIMS, publish
 from redlib.study.tables import TABLES
@@ -464,9 +465,12 @@ def test_only_the_profile_of_record_writes_the_readme_and_only_what_changed(reco
     file, said = tmp_path / "README.md", []
     text = (paths.root() / "README.md").read_text(encoding="utf-8")
     stale = readme.between(text, readme.CLAIMS_START, readme.CLAIMS_END, "old")
+    stale = readme.between(stale, readme.MAP_START, readme.MAP_END, "old")
     of_record = paths.results("full")
     monkeypatch.setattr(judged, "folder", lambda profile: of_record)
     monkeypatch.setattr(paths, "ROOT", tmp_path)
+    for name, data in FILES.items():
+        paths.write_bytes(tmp_path / "data" / name, data)
     paths.write_text(file, stale)
     readme.write(config.load("laptop"), record, said.append)
     assert file.read_text() == stale
@@ -580,7 +584,8 @@ def test_a_run_with_a_notebook_that_judges_publishes_the_verdicts(finished, tmp_
     paths.write_text(tmp_path / "notebooks" / "25_claims.ipynb", empty)
     for name, data in FILES.items():
         paths.write_bytes(tmp_path / "data" / name, data)
-    paths.write_text(tmp_path / "README.md", f"{test_publish.README}{readme.CLAIMS_START}\n{readme.CLAIMS_END}\n")
+    markers = (readme.CLAIMS_START, readme.CLAIMS_END, readme.MAP_START, readme.MAP_END)
+    paths.write_text(tmp_path / "README.md", "\n".join((test_publish.README, *markers)))
     runner = finished()
     publish(runner, notebooks, say=lambda line: None)
     published = pd.read_csv(paths.results("full") / "claims.csv", keep_default_na=False)
@@ -589,6 +594,9 @@ def test_a_run_with_a_notebook_that_judges_publishes_the_verdicts(finished, tmp_
     text = (tmp_path / "README.md").read_text()
     assert "| claims | reproduced | exceeded |" in text
     assert "claims wait for tables of " in text
+    answers = dict(re.findall(r"^\| `(\d\d_\w+)` \| .+ \| (.+) \|$", text, re.MULTILINE))
+    assert answers["16_step_decomposer"] == WAITING
+    assert answers["25_claims"].startswith(f"Of {len(published)} claims ")
     assert runner.current(notebooks[1]), "what is published does not make the notebook out of date"
     results.write(numbers(), runner.out / "results" / "task1.csv")
     assert not runner.current(notebooks[1]), "another table does"

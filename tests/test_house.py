@@ -11,8 +11,9 @@ import yaml
 
 from redlib import paths
 from redlib.commands import parser
+from redlib.study.answers import WAITING
 from redlib.study.notebooks import NOTEBOOKS
-from redlib.study.publish import END, START
+from redlib.study.readme import CLAIMS_END, CLAIMS_START, END, MAP_END, MAP_START, START
 
 ROOT = paths.root()
 ROOMS = (  # an earlier room never imports a later one
@@ -284,8 +285,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_maps_every_notebook_with_its_question():
-    rows = re.findall(r"^\| `(\d\d_\w+)` \| (.+) \|$", README, re.MULTILINE)
-    assert rows == [(notebook.name, notebook.question) for notebook in NOTEBOOKS]
+    rows = re.findall(r"^\| `(\d\d_\w+)` \| ([^|]+) \| ([^|]+) \|$", README, re.MULTILINE)
+    assert [row[:2] for row in rows] == [(notebook.name, notebook.question) for notebook in NOTEBOOKS]
+    assert all(said == WAITING or said.endswith(".") for _, _, said in rows)
 
 
 def test_the_readme_lists_every_room_once_and_in_order():
@@ -294,9 +296,10 @@ def test_the_readme_lists_every_room_once_and_in_order():
     assert listed == there
 
 
-def test_the_readme_has_the_markers_of_the_headline_once():
-    assert README.count(START) == README.count(END) == 1
-    assert README.index(START) < README.index(END)
+@pytest.mark.parametrize(("start", "end"), [(START, END), (CLAIMS_START, CLAIMS_END), (MAP_START, MAP_END)])
+def test_the_readme_has_the_markers_of_its_computed_tables_once(start, end):
+    assert README.count(start) == README.count(end) == 1
+    assert README.index(start) < README.index(end)
 
 
 def test_every_command_of_the_readme_exists():

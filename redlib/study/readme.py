@@ -9,27 +9,35 @@ from redlib import claims, config, paths, results
 from redlib.config import Profile
 from redlib.results.provenance import known_runs
 from redlib.study import judged
+from redlib.study.answers import answers, short
+from redlib.study.notebooks import NOTEBOOKS
 from redlib.study.stage import Say
 
 START, END = "<!-- headline:start -->", "<!-- headline:end -->"
 CLAIMS_START, CLAIMS_END = "<!-- claims:start -->", "<!-- claims:end -->"
+MAP_START, MAP_END = "<!-- map:start -->", "<!-- map:end -->"
 SPLITS = ("structure", "text")
 RECIPES = ("chosen", "source")
 METRICS = ("value_accuracy", "range_accuracy")
 
 
 def page(tables: Path, text: str, checked: pd.DataFrame | None) -> str:
-    """The README `text` with the headline of a folder of tables and the verdicts on the claims between their markers.
+    """The README `text` with the headline of a folder of tables, the verdicts on the claims and the answers of the
+    notebooks between their markers.
 
-    checked: what `claims.check` returns; None leaves the verdicts as they are. ValueError for a missing or double
-    marker.
+    checked: what `claims.check` returns; None leaves verdicts and answers as they are, since one answer counts the
+    verdicts. ValueError for a missing or double marker.
     """
     of_record = config.PROFILES["record"].reads
     task1 = results.read(Path(tables) / "task1.csv")
     where = f"from `data/results/{of_record}/task1.csv`"
     note = f"Profile `{of_record}`, test rows, mean over seeds with 95 % intervals, {where}.{_machines(task1, tables)}"
     text = between(text, START, END, f"{markdown(headline(task1))}\n\n{note}")
-    return text if checked is None else between(text, CLAIMS_START, CLAIMS_END, verdicts(checked))
+    if checked is None:
+        return text
+    said = answers(config.load("record"), results.Folder(tables).__getitem__, checked)
+    text = between(text, MAP_START, MAP_END, notebook_map(said))
+    return between(text, CLAIMS_START, CLAIMS_END, verdicts(checked))
 
 
 def between(text: str, start: str, end: str, what: str) -> str:
@@ -49,6 +57,12 @@ def verdicts(checked: pd.DataFrame) -> str:
         names = ", ".join(f"`{name}`" for name in waiting["notebook"])
         said = f"\n\n{waiting['claims'].sum()} claims wait for tables of {names}."
     return markdown(counts) + said
+
+
+def notebook_map(said: Mapping[str, str]) -> str:
+    """Every notebook with its question and the first sentence of its answer, as a Markdown table; `said` by name."""
+    rows = [(f"`{one.name}`", one.question, short(said[one.name])) for one in NOTEBOOKS]
+    return markdown(pd.DataFrame(rows, columns=["notebook", "question", "answer"]))
 
 
 def write(profile: Profile, checked: pd.DataFrame, say: Say = print) -> None:

@@ -1,0 +1,97 @@
+"""Answers of notebooks 16 to 20: programs, parts that are exchanged, parts that are changed, and our own form."""
+
+import pandas as pd
+
+from redlib import figures
+from redlib.results import cell, difference, direction, pick, select
+from redlib.study.ablations import TASKS
+from redlib.study.answers.reading import AT, NEW, VALUE, Tables, begin, costliest
+
+FAULTS = {  # how an answer can be wrong (`execution.KINDS`)
+    "planner": "a wrong program",
+    "inside": "a wrong step inside the experts' domain",
+    "outside": "a wrong step outside the experts' domain",
+}
+PLACES = {"task1": NEW, "task2": "on unseen chains"}
+
+
+def planner(t: Tables) -> str:
+    """How many programs are exact, and what the grammar is worth."""
+    scores = t.rows("planner", **AT | {"split": "structure"} | {"group": sorted(set(t.read("planner")["group"]))})
+    exact = select(scores, method="planner", metric="program_exact").set_index("group")
+    longest = max(name for name in exact.index if name.startswith("ops="))
+    gap = pick(scores, group="all", method="planner_unrestricted", metric="program_exact_below_planner")
+    return (
+        f"{begin(PLACES['task2'])} the planner writes {cell(exact.loc['all'])} of the programs exactly, "
+        f"{cell(exact.loc[longest])} of those with {longest.removeprefix('ops=')} operations. "
+        f"Of exact programs, {difference(gap, 'writing with the grammar', 'writing without it')}."
+    )
+
+
+def execution(t: Tables) -> str:
+    """Whole programs, and where wrong answers come from."""
+    home = t.profile.operations.domains[0]
+    at = AT | {"split": "structure", "variant": f"{home}/gold"}
+    right = t.row("execution", **at, method="red", metric=VALUE)
+    gap = t.row("execution", **at, method="softmax_moe", metric="value_accuracy_below_red")
+    kinds = t.read("execution_budget")
+    planned = f"{home}/predicted" in set(kinds["variant"])
+    kinds = select(kinds, variant=f"{home}/{'predicted' if planned else 'gold'}", split="structure", group="all")
+    kinds = select(kinds, method="red", metric=list(FAULTS))
+    worst = kinds.loc[kinds["value"].idxmax()]
+    source = "a planner's" if planned else "the right"
+    fault = f"the most frequent fault is {FAULTS[worst['metric']]}: {cell(worst)} of all answers"
+    return (
+        f"Given the right program, RED gets {cell(right)} of unseen chains right: "
+        f"{difference(gap, 'RED', 'the mixture')}. "
+        f"With {source} programs {fault if worst['value'] > 0 else 'no answer is wrong'}."
+    )
+
+
+def modularity(t: Tables) -> str:
+    """What it costs to take an expert away, and to put another one in its place."""
+    changes = t.rows("modularity", seed="all", variant="chosen", split="structure", metric=f"{VALUE}_change")
+    gone = changes[changes["method"].str.startswith("remove_") & (changes["group"] != "all")]
+    own = gone["method"] == "remove_" + gone["group"]
+    loses = gone["high"] < 0
+    swaps = changes[changes["method"].str.startswith("replace_") & (changes["group"] == "all")]
+    signs = [direction(row) for _, row in swaps.iterrows()]
+    return (
+        f"{begin(NEW)} an expert that is removed costs its own range measurably in {(own & loses).sum()} of "
+        f"{own.sum()} cases, another range in {(~own & loses).sum()} of {(~own).sum()}. "
+        f"Of {len(signs)} other experts in the place of one, {signs.count(0)} make no measurable difference, "
+        f"{signs.count(-1)} are worse and {signs.count(1)} better."
+    )
+
+
+def ablations(t: Tables) -> str:
+    """How many single changes matter, and which costs most, for both tasks."""
+    rows = t.rows("ablations", seed="all", split="structure")
+    red = set(rows.loc[rows["x"] == 0, "variant"])
+    said = []
+    for task in TASKS:
+        own = select(rows, task=task, metric=f"{VALUE}_change")
+        own = own[own["reference"].isin(red)].drop_duplicates("variant")
+        free = ((own["low"] <= 0) & (own["high"] >= 0)).sum()
+        worst = costliest(own, lambda row: f"*{figures.setting_name(row['changed'])}*")
+        said.append(
+            f"{begin(PLACES[task])} {free} of {len(own)} single changes of RED make no measurable difference; {worst}."
+        )
+    return " ".join(said)
+
+
+def red_plus(t: Tables) -> str:
+    """What experts and router add to their own base, on both tasks."""
+    metric = "value_accuracy_below_red_plus"
+    found = {task: _plus(t, task, method="red_plus_base", metric=metric) for task in PLACES}
+    rival = _plus(t, "task1", method="red", metric=metric)
+    own = _plus(t, "task1", method="red_plus", metric=VALUE)
+    words = [f"{where} {difference(found[task], '`red_plus`', 'its base')}" for task, where in PLACES.items()]
+    return (
+        f"In value accuracy, {'; '.join(words)}. "
+        f"{begin(NEW)} it gets {cell(own)} of the values right: {difference(rival, '`red_plus`', 'RED')}."
+    )
+
+
+def _plus(t: Tables, task: str, **keys) -> pd.Series:
+    return t.row("red_plus", **AT, task=task, split="structure", **keys)

@@ -1,0 +1,131 @@
+"""Answers of notebooks 10 to 15: what the gap to the mixture is, and what routing does."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from redlib import claims, evaluation, figures, routing
+from redlib.figures.fair import LABELS
+from redlib.models.arms import PATH
+from redlib.phrasing import FIRST
+from redlib.results import cell, difference, direction, pick, select
+from redlib.study import fair
+from redlib.study.answers.reading import CHOSEN, NEW, ROUTER, UNSEEN, VALUE, Tables, begin
+from redlib.study.arithmetic_tables import ADDITIONS
+
+SMOOTHER = {-1: "RED is smoother", 1: "the mixture is smoother", 0: "no measurable difference"}
+
+
+def fair_comparison(t: Tables) -> str:
+    """Which step from RED to the mixture costs most, in how many settings."""
+    scores = t.read("fair")
+    found = dict(_steps(scores))
+    total = pick(
+        scores, task="task1", split="structure", seed="all", method="softmax_moe", reference="red",
+        metric=f"{VALUE}_change",
+    )  # fmt: skip
+    worst = found["task1", "structure"]
+    same = sum(step["method"] == worst["method"] and step["high"] < 0 for step in found.values())
+    name = LABELS[worst["method"]].removeprefix("+ ")
+    apart = select(scores, method=fair.SAME, metric="logit_difference")["value"].max()
+    costs = (
+        f"the step to *{name}* costs most, in {same} of {len(found)} settings: {cell(worst)} of {cell(total)} {NEW}"
+        if worst["high"] < 0
+        else f"no step costs anything measurable {NEW}"
+    )
+    return (
+        f"From RED to the mixture {costs}. RED's own experts and weights, mixed as logits, give its logits but for a "
+        f"relative difference of {apart:.1e}."
+    )
+
+
+def _steps(scores: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.Series]]:
+    """The step of the way to the mixture that costs most, for each task and split."""
+    for task in sorted(set(scores["task"])):
+        for split in ("structure", "text"):
+            inside = figures.path_steps(scores, task, split)[1 : PATH.index("softmax_moe") + 1]
+            yield (task, split), inside.loc[inside["value"].idxmin()]
+
+
+def router(t: Tables) -> str:
+    """How often the router is right, what becomes of wrong routes, and what forced ones cost."""
+    right = t.row("routing", **UNSEEN, task="task1", method="red", metric=ROUTER)
+    routes = t.rows("routing", **UNSEEN | {"group": ["all", "route=wrong"]}, task="task1", method="red", metric=VALUE)
+    wrong = routes[routes["group"] == "route=wrong"]
+    rescued = f"{cell(wrong.iloc[0])} of its wrong routes end in the right value" if len(wrong) else "it is never wrong"
+    attacked = t.rows("robustness", task="task1", variant="chosen", split="structure")
+    lost = select(routing.verdicts(attacked, metrics=(VALUE,)), corruption="wrong")
+    worst = lost.loc[lost["strength"].idxmax()]
+    return (
+        f"{begin(NEW)} RED's router is right on {cell(right)} of the texts; {rescued}. "
+        f"With every route forced wrong, RED's loss of value accuracy minus the mixture's is {cell(worst)}: "
+        f"{worst['verdict']}."
+    )
+
+
+def boundaries(t: Tables) -> str:
+    """Ups and downs that an ideal step does not have, RED against the mixture."""
+    kept = t.rows("boundary_smoothness", **CHOSEN | {"group": ["all", "unseen"], "part": "population"}, task="task1")
+    kept = select(kept, split="structure", operator="addition")
+    along, rows = (evaluation.held_back(kept[kept["metric"].str.startswith(name)]) for name in ("backtrack", "row_"))
+    red, other = (pick(along, metric="backtrack", method=name) for name in ("red", "softmax_moe"))
+    gap = pick(along, metric="backtrack_below_red", method="softmax_moe")
+    flips = pick(rows, metric="row_extra_flips_below_red", method="softmax_moe")
+    return (
+        f"{begin(NEW)} RED's range probabilities turn back by {cell(red, 2)} along the values, the mixture's by "
+        f"{cell(other, 2)} (ideal: 0): {SMOOTHER[direction(gap)]}. In needless flips of the most probable range along "
+        f"rows of the operand map, {difference(flips, 'RED', 'the mixture', 2)}."
+    )
+
+
+def arithmetic(t: Tables) -> str:
+    """What can be read from the state that RED reads, and whether its errors follow."""
+    depth = t.profile.chosen.layer
+    read = t.rows("arithmetic_probes", metric="accuracy", variant=ADDITIONS, layer=depth, site="pooled")
+    operand, value = (pick(read, target=target, method="linear") for target in (FIRST, "value"))
+    deep = pick(read, target="value", method="mlp")
+    linked = t.read("arithmetic_agreement")
+    link = linked[(linked["target"] == "value") & (linked["metric"] == "value_link")]
+    follows = (
+        difference(link.iloc[0], "value accuracy where a linear probe reads the value", "that where it does not")
+        if len(link)
+        else "errors cannot be set beside a linear probe of the value, which is right or wrong everywhere"
+    )
+    return (
+        f"From RED's features a linear map reads the first operand in {cell(operand, 2)} and the value in "
+        f"{cell(value, 2)}, a 2-layer probe the value in {cell(deep, 2)}. RED's {follows}."
+    )
+
+
+def case_studies(t: Tables) -> str:
+    """How far the reported weights are from ours, and questions picked by rule."""
+    told = select(claims.load(), section="4.11")
+    told = told[told["metric"].str.startswith("alpha_")].set_index(["group", "metric"])["number"]
+    ours = t.rows("cases", task="task1", variant="chosen", split="structure", seed="all", method="red")
+    ours = ours.set_index(["group", "metric"]).loc[told.index]
+    inside = int(told.between(ours["low"], ours["high"]).sum())
+    first = [each.groupby("group").idxmax().map(lambda key: key[1]) for each in (told, ours["value"])]
+    apart = (told - ours["value"]).abs().mean()
+    picked = t.rows("case_picks", method="red", metric=VALUE)
+    return (
+        f"{inside} of the {len(told)} routing weights that the source reports lie in our intervals, {apart:.2f} is the "
+        f"mean distance; the same expert is first in {int((first[0] == first[1]).sum())} of {len(first[0])} questions. "
+        f"Of {len(picked)} more questions, picked by rule, RED answers {int(picked['value'].sum())} rightly."
+    )
+
+
+def inspector(t: Tables) -> str:
+    """How much of the operand map is right, on pairs of training and on others."""
+    maps = t.rows("operand_maps", task="task1", method="red", operator="addition")
+    right = maps.assign(right=maps["value"] == 0).groupby("in_training")["right"].agg(["mean", "size"])
+    parts = [
+        f"{right.loc[known, 'mean']:.1%} of the {right.loc[known, 'size']:,} that training {verb}"
+        for known, verb in ((1, "held"), (0, "did not hold"))
+        if known in right.index
+    ]
+    by_range = (maps["value"] == 0).groupby(maps["group"]).mean()
+    return (
+        f"RED of one seed answers {(maps['value'] == 0).mean():.1%} of the {len(maps):,} pairs rightly: "
+        f"{' and '.join(parts)}. Most are right in {by_range.idxmax()}, {by_range.max():.1%}, fewest in "
+        f"{by_range.idxmin()}, {by_range.min():.1%}."
+    )

@@ -1,0 +1,253 @@
+"""Every notebook ends with its answer, and the answer follows from the numbers."""
+
+import nbformat
+import pandas as pd
+import pytest
+
+from redlib import config, figures, paths, study
+from redlib.study.answers import ANSWERS, WAITING, answer, answers, short
+from redlib.study.answers.reading import Tables, hold
+from redlib.study.notebooks import NOTEBOOKS
+from redlib.study.tables import table
+
+RECORD = paths.results("full")
+LONGEST = 170  # letters that a cell of the README's map may take
+by_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
+
+
+def line(value=0.5, half=0.01, **keys):
+    """One row of a made-up table: a value with an interval of `half` to either side."""
+    common = {"seed": "all", "part": "test", "group": "all", "split": "structure", "variant": "chosen"}
+    return common | {"value": value, "low": value - half, "high": value + half, "n": 100} | keys
+
+
+def tell(name, verdicts=None, **frames):
+    """What a notebook answers from made-up tables."""
+    made = {table: pd.DataFrame(rows) for table, rows in frames.items()}
+    return ANSWERS[name](Tables(config.load("record"), made.__getitem__, lambda: verdicts))
+
+
+# ---- every notebook ----------------------------------------------------------------------------------------------
+
+
+def test_every_notebook_of_the_study_has_an_answer_and_there_are_no_others():
+    assert list(ANSWERS) == [notebook.name for notebook in NOTEBOOKS]
+
+
+@by_notebook
+def test_a_notebook_says_its_own_answer_before_its_files(notebook):
+    cells = nbformat.read(paths.root() / "notebooks" / f"{notebook.name}.ipynb", as_version=4).cells
+    number = notebook.name[:2]
+    place = [cell.id for cell in cells].index(f"{number}-answer")
+    heading, said, files = cells[place : place + 3]
+    assert heading.source == "## Answer"
+    assert said.id == f"{number}-answer-said"
+    assert said.source.startswith(f'Markdown(study.answer(p, "{notebook.name}"')
+    assert files.source.startswith("## Files")
+    assert sum("study.answer(" in cell.source for cell in cells) == 1
+
+
+def test_an_unknown_notebook_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"unknown notebook '07'; valid notebooks: 00_start_here, .*, 25_claims"):
+        answer(config.load("record"), "07")
+
+
+def test_an_answer_without_evidence_says_so(monkeypatch):
+    frames = {"task1": pd.DataFrame(mixture(1))}
+    monkeypatch.setattr(study.answers, "table", lambda profile, name: frames[name])
+    said = {name: answer(config.load(name), "06_softmax_mixture") for name in ("smoke", "record")}
+    assert said["smoke"] == f"**{figures.NO_EVIDENCE}:** {said['record']}"
+
+
+# ---- the record --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def record():
+    """(sentences by notebook, those that wait left out; the tables that each asked for) of the committed record."""
+    if not RECORD.is_dir():
+        pytest.skip("no record has been published yet")
+    profile, known, said, asked = config.load("record"), {}, {}, {}
+    verdicts = pd.read_csv(RECORD / "claims.csv", keep_default_na=False)
+
+    def read(name):
+        asked[notebook].add(name)
+        if name not in known:
+            known[name] = table(profile, name)
+        return known[name]
+
+    for notebook, function in ANSWERS.items():
+        asked[notebook] = set()
+        try:
+            said[notebook] = function(Tables(profile, read, lambda: verdicts))
+        except FileNotFoundError:
+            continue
+    return said, asked
+
+
+@by_notebook
+def test_an_answer_reads_tables_of_its_own_notebook_and_waits_only_for_these(notebook, record):
+    said, asked = record
+    assert asked[notebook.name] <= set(notebook.tables)
+    there = [name for name in notebook.tables if (RECORD / f"{name}.csv").is_file()]
+    if len(there) == len(notebook.tables):
+        assert notebook.name in said
+
+
+def test_an_answer_of_record_is_one_or_two_sentences_and_the_first_fits_a_table(record):
+    for name, said in record[0].items():
+        assert said.count(". ") <= 1, name
+        assert said.endswith("."), name
+        assert len(short(said)) <= LONGEST, name
+        assert not set("|\n") & set(said), name
+        assert "nan" not in said, name
+
+
+def shown(row):
+    return f"{row['value']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+
+
+def test_the_numbers_of_an_answer_are_those_of_the_committed_file(record):
+    frame = pd.read_csv(RECORD / "task1.csv", dtype={"seed": str})
+    frame = frame.query("variant == 'chosen' and part == 'test' and group == 'all' and seed == 'all'")
+    at = frame.set_index(["split", "method", "metric"])
+    said = record[0]
+    for split in ("structure", "text"):
+        assert shown(at.loc[(split, "red", "value_accuracy")]) in said["00_start_here"]
+        assert shown(at.loc[(split, "oracle_experts", "value_accuracy")]) in said["04_oracle_experts"]
+    for metric in ("router_accuracy", "value_accuracy"):
+        assert shown(at.loc[("structure", "softmax_moe", metric)]) in said["06_softmax_mixture"]
+
+
+def test_shares_of_the_operand_map_and_counts_of_claims_are_those_of_the_committed_files(record):
+    maps = pd.read_csv(RECORD / "operand_maps.csv").query("task == 'task1' and method == 'red'")
+    share = (maps["value"] == 0).groupby(maps["in_training"]).mean()
+    verdicts = pd.read_csv(RECORD / "claims.csv")["verdict"].value_counts()
+    said = record[0]
+    assert f"{share[1]:.1%} of the {maps['in_training'].sum():,} that training held" in said["15_routing_inspector"]
+    assert f"{share[0]:.1%} of the " in said["15_routing_inspector"]
+    assert said["25_claims"].startswith(f"Of {verdicts.sum()} claims ")
+    assert f"reproduced {verdicts['reproduced']}, exceeded {verdicts['exceeded']}, " in said["25_claims"]
+
+
+# ---- made-up tables ----------------------------------------------------------------------------------------------
+
+
+def averaging(sign):
+    name = "value_accuracy_below_red"
+    yield line(0.3 * sign, method="red_uniform", metric=name)
+    yield line(0.4, method="uniform_average", metric="range_accuracy")
+    yield line(0.9, method="oracle_experts", metric="range_accuracy")
+
+
+def mixture(sign):
+    yield line(0.5 + 0.2 * sign, method="red", metric="router_accuracy")
+    yield line(0.5, method="softmax_moe", metric="router_accuracy")
+    yield line(0.1, method="softmax_moe", metric="value_accuracy")
+
+
+def smoothness(sign):
+    at = {"part": "population", "task": "task1", "operator": "addition", "group": "unseen"}
+    yield line(0.5, **at, method="red", metric="backtrack")
+    yield line(0.5 + 0.2 * sign, **at, method="softmax_moe", metric="backtrack")
+    yield line(-0.2 * sign, **at, method="softmax_moe", metric="backtrack_below_red")
+    yield line(-0.3 * sign, **at | {"group": "all"}, method="softmax_moe", metric="row_extra_flips_below_red")
+
+
+def plus(sign):
+    for task, variant in (("task1", "chosen"), ("task2", "operations/chosen")):
+        for method in ("red_plus_base", "red"):
+            gap = line(0.2 * sign, task=task, method=method, metric="value_accuracy_below_red_plus")
+            yield gap | {"variant": variant}
+        yield line(0.6, task=task, method="red_plus", metric="value_accuracy") | {"variant": variant}
+
+
+def serving(sign):
+    at = {"variant": "serving", "batch": 1, "prompt": config.load("record").sparse.prompt, "method": "moe_top1"}
+    for other in ("dense_a", "dense_b"):
+        yield line(1 + 0.5 * sign, **at, metric=f"user_tokens_per_second_over_{other}")
+
+
+def quality(sign):
+    yield line(-0.2 * sign, method="moe_top1", metric="loss_minus_dense_b")
+
+
+CASES = {  # notebook: its made-up tables, and what is said where RED (or the sparse model) is better, worse, level
+    "05_uniform_averaging": (
+        {"task1": averaging},
+        "RED with its router is above RED with equal weights by 0.300 [0.290, 0.310]",
+        "RED with its router is below RED with equal weights by 0.300 [0.290, 0.310]",
+        "RED with its router and RED with equal weights do not differ measurably (0.000 [-0.010, 0.010])",
+    ),
+    "06_softmax_mixture": (
+        {"task1": mixture},
+        "finds the expert in 0.700 [0.690, 0.710]: more often than the gate.",
+        "finds the expert in 0.300 [0.290, 0.310]: less often than the gate.",
+        "finds the expert in 0.500 [0.490, 0.510]: the intervals overlap.",
+    ),
+    "12_boundaries_and_operand_maps": (
+        {"boundary_smoothness": smoothness},
+        "RED is smoother. In needless flips of the most probable range along rows of the operand map, RED is below",
+        "the mixture is smoother. In needless flips of the most probable range along rows of the operand map, RED is a",
+        "no measurable difference. In needless flips",
+    ),
+    "20_red_plus": (
+        {"red_plus": plus},
+        "on unseen chains `red_plus` is above its base by 0.200",
+        "on unseen chains `red_plus` is below its base by 0.200",
+        "on unseen chains `red_plus` and its base do not differ measurably",
+    ),
+    "23_sparse_against_dense": (
+        {"sparse_serving": serving, "sparse_quality": quality},
+        "So it is cheaper to serve than a dense model of its size, and its loss on held-out documents is below",
+        "So it is dearer to serve than a dense model of its size, and its loss on held-out documents is above",
+        "So it is neither clearly cheaper nor clearly dearer to serve",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_opposite_numbers_give_the_opposite_sentence(name):
+    tables, *expected = CASES[name]
+    for sign, words in zip((1, -1, 0), expected, strict=True):
+        said = tell(name, **{table: list(rows(sign)) for table, rows in tables.items()})
+        assert words in said
+        assert not [other for other in expected if other != words and other in said]
+
+
+def test_verdicts_are_counted_in_whole_words():
+    found = pd.DataFrame({"verdict": ["holds", "does not hold", "does not hold", "undecided"]})
+    assert hold(found) == "1 holds, 2 do not and 1 is undecided"
+    assert hold(found.iloc[1:2]) == "0 hold, 1 does not and 0 are undecided"
+
+
+def test_the_claims_are_counted_by_verdict():
+    made = pd.DataFrame({"kind": ["number", "contradiction"], "verdict": ["reproduced", "contradicted"]})
+    said = tell("25_claims", verdicts=made)
+    assert said.startswith("Of 2 claims 2 could be tested: reproduced 1, ")
+    assert said.endswith("Of the contradicted ones 1 are places where the source contradicts itself.")
+
+
+# ---- what is not there -------------------------------------------------------------------------------------------
+
+
+def test_a_record_without_a_table_is_said_by_the_table_and_waits_in_the_list(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    profile = config.load("record")
+    with pytest.raises(FileNotFoundError, match="the record has no table 'task1'"):
+        answer(profile, "07_red")
+    made = pd.DataFrame({"kind": ["number"], "verdict": ["exceeded"]})
+    said = answers(profile, checked=made)
+    assert list(said) == list(ANSWERS)
+    assert {name for name, words in said.items() if words != WAITING} == {"25_claims"}
+
+
+def test_a_profile_that_computes_does_not_wait():
+    with pytest.raises(KeyError, match="task1"):
+        answers(config.load("laptop"), read={}.__getitem__)
+
+
+def test_the_first_sentence_ends_where_a_sentence_ends():
+    assert short("It is 0.5 [0.4, 0.6] here. The rest.") == "It is 0.5 [0.4, 0.6] here."
+    assert short("One is 0.5.") == "One is 0.5."
+    assert short(WAITING) == WAITING
