@@ -7,7 +7,7 @@ import pandas as pd
 
 from redlib import claims
 from redlib.config import Profile
-from redlib.results import cell, pick, select
+from redlib.results import cell, listed, pick, select
 
 NEW, KNOWN = "on unseen sums", "on known sums in new words"
 VALUE, RANGE, ROUTER, BELOW = "value_accuracy", "range_accuracy", "router_accuracy", "value_accuracy_below_red"
@@ -43,7 +43,7 @@ def best(rows: pd.DataFrame, *without: str) -> pd.Series:
     """The row of the highest value, whose method is none of `without`; LookupError where none is left."""
     rows = rows[~rows["method"].isin(without)]
     if rows.empty:
-        raise LookupError(f"no row of a method other than {', '.join(without)}")
+        raise LookupError(f"no row of a method other than {listed(without)}")
     return rows.loc[rows["value"].idxmax()]
 
 
