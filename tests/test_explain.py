@@ -3,6 +3,7 @@
 import json
 import math
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -233,6 +234,21 @@ def test_any_slider_position_is_the_sum_of_its_parts(explainer, reading, weights
         ("red", {"top_k": 6}, "top_k must be a whole number from 1 to 5"),
         ("red", {"noise": {"R1": -1}}, "noise is a length"),
         ("red", {"scale": {"R1": math.nan}}, "must be finite numbers"),
+        ("red", {"scale": {"R1": 1e39}}, "scale and noise of expert R1 must be finite numbers of at most 1,000,000"),
+        ("red", {"scale": {"R1": None}}, "scale of expert R1 must be a number, got None"),
+        ("red", {"scale": (("R1", 2), ("R1", 0))}, "scale names expert R1 twice"),
+        ("red", {"scale": 3}, "scale must be several values, got 3"),
+        ("red", {"scale": ("R1",)}, "scale must be several values, got 'R1'"),
+        ("red", {"weights": (1e39, 0, 0, 0, 0)}, "weights must be 5 numbers of at least 0, at most 1,000,000"),
+        ("red", {"weights": "12345"}, "weights must be several values, got '12345'"),
+        ("red", {"weights": 0.5}, "weights must be several values, got 0.5"),
+        ("red", {"weights": tuple("abcde")}, "weights must be a number, got 'a'"),
+        ("red", {"drop": None}, "drop must be several values, got None"),
+        ("red", {"temperature": 1e-40}, "temperature must be a number above 0, from 1e-06 on"),
+        ("red", {"temperature": "hot"}, "temperature must be a number, got 'hot'"),
+        ("red", {"top_k": True}, "top_k must be a whole number from 1 to 5, got True"),
+        ("red", {"noise_seed": 2**70}, "noise_seed must be a whole number from 0"),
+        ("red", {"noise_seed": 1.5}, "noise_seed must be a whole number from 0"),
         ("red", {"split": "phrasing"}, "no model of split 'phrasing'; there are models of: structure, text"),
         ("red_uniform", {"temperature": 2.0}, "this method's are uniform"),
         ("top1", {"top_k": 2}, "this method's are top1"),
@@ -246,6 +262,26 @@ def test_an_intervention_that_cannot_be_applied_is_one_sentence(explainer, metho
     assert "\n" not in str(error.value)
 
 
+def test_numbers_of_numpy_change_what_plain_ones_change_and_are_json(explainer):
+    given = {"temperature": np.float32(0.5), "top_k": np.int64(2), "noise": {"R1": np.float64(1)}}
+    change = Intervention(**given, noise_seed=np.int32(3))
+    assert change == Intervention(temperature=0.5, top_k=2, noise={"R1": 1}, noise_seed=3)
+    assert json.loads(explainer.explain(QUERY, intervention=change).to_json())["intervention"]["top_k"] == 2
+
+
+@pytest.mark.parametrize("change", [{"scale": {"R1": 1e6}}, {"noise": {"R1": 1e6}}, {"weights": (1e6,) * 5}])
+def test_the_largest_change_leaves_every_number_finite(explainer, change):
+    def refuse(constant):
+        raise ValueError(constant)
+
+    json.loads(explainer.explain(QUERY, intervention=Intervention(**change)).to_json(), parse_constant=refuse)
+
+
+def test_what_is_dropped_and_changed_as_well_is_noted(explainer):
+    e = explainer.explain(QUERY, intervention=Intervention(drop="R1", scale={"R1": 2, "R2": 2}))
+    assert e.notes == ("R1 is dropped, so that its scale and noise change nothing",)
+
+
 # ---- texts -------------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +293,20 @@ def test_many_texts_at_once_say_what_each_says_alone(explainer):
         np.testing.assert_allclose(e.logits, alone.logits, rtol=1e-4, atol=1e-4)
         assert (e.text, e.tokens, e.notes, e.true_value) == (alone.text, alone.tokens, alone.notes, alone.true_value)
     assert explainer.explain_all([]) == []
+    assert [e.text for e in explainer.explain_all(text for text in texts)] == texts, "read once, asked once"
+
+
+def test_many_questions_are_several_and_a_long_one_is_named(explainer):
+    with pytest.raises(ValueError, match="many questions are asked for, got the one 'What is 47"):
+        explainer.explain_all(QUERY)
+    with pytest.raises(ValueError, match="this one has 300: '7777"):
+        explainer.explain_all([QUERY, "7" * 300])
+
+
+def test_a_reading_serves_the_explainer_that_read_it(explainer):
+    other = replace(explainer, task="task2")
+    with pytest.raises(ValueError, match=r"another explainer \(task2\) read 'What is 47"):
+        explainer.explain(other.read([QUERY])[0])
 
 
 def test_tokens_are_what_the_backbone_sees(explainer):

@@ -3,7 +3,7 @@
 Nothing here draws or prints. A `Reading` keeps what the backbone said, so that an intervention needs no second pass.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -37,14 +37,15 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A text as the backbone read it: pooled features (1, d), or token states (1, T, d) and mask; `views` by split,
-    `plus` what `red_plus` read of it, once it was asked."""
+    """A text as the backbone read it for an explainer, the `reader`: pooled features (1, d), or token states (1, T, d)
+    and mask; `views` by split, `plus` what `red_plus` read of it, once it was asked."""
 
     text: str
     tokens: tuple[str, ...]
     expression: Expression | None
     notes: tuple[str, ...]
     x: Tensor | tuple[Tensor, ...]
+    reader: "Explainer" = field(repr=False)
     views: dict[str, View] = field(default_factory=dict, repr=False)
     plus: list["Reading"] = field(default_factory=list, repr=False)
 
@@ -97,16 +98,20 @@ class Explainer:
         """All that a method's answer to one question is made of. A `Reading` of the text saves the backbone pass.
 
         Any text gets an answer, with notes where it is not what the model was made for. ValueError in one sentence for
-        a text that is empty, no string or over 256 tokens, for an unknown method, and for an intervention that cannot
-        be applied.
+        a text that is empty, no string or over 256 tokens, for an unknown method, for an intervention that cannot
+        be applied, and for the reading of another explainer.
         """
         reading = question if isinstance(question, Reading) else self.read([question])[0]
         return self._explain(reading, method, intervention)
 
     def explain_all(
-        self, questions: Sequence[str | Reading], method: str = "red", intervention: Intervention = NOTHING
+        self, questions: Iterable[str | Reading], method: str = "red", intervention: Intervention = NOTHING
     ) -> list[Explanation]:
-        """`explain` for many texts, with one pass for all of them."""
+        """`explain` for many texts, with one pass for all of them; ValueError as there, and for a text that stands
+        alone."""
+        if isinstance(questions, str):
+            raise ValueError(f"many questions are asked for, got the one {questions!r}; explain takes one")
+        questions = list(questions)
         texts = [question for question in questions if not isinstance(question, Reading)]
         made = iter(self.read(texts) if texts else ())
         readings = [question if isinstance(question, Reading) else next(made) for question in questions]
@@ -120,9 +125,8 @@ class Explainer:
         clean = [notes.readable(notes.check_text(text)) for text in texts]
         words = [text for text, _ in clean]
         ids = self.backbone.encode(words)
-        longest = max(map(len, ids))
-        if longest > notes.MAX_TOKENS:
-            raise ValueError(f"a question may have at most {notes.MAX_TOKENS} tokens, this one has {longest}")
+        for text, of_text in zip(words, ids, strict=True):
+            notes.check_length(text, len(of_text))
         readings = []
         for first in range(0, len(words), CHUNK):
             rows = slice(first, first + CHUNK)
@@ -144,7 +148,7 @@ class Explainer:
         found = (*odd, *unread, *notes.about(text, expression, self.task, self.operands, self.labels))
         tokens = tuple(self.backbone.tokenizer.decode([token]) for token in ids)
         own = tuple(t[row : row + 1, : len(ids)] for t in x) if isinstance(x, tuple) else x[row : row + 1]
-        return Reading(text, tokens, expression, found, own)
+        return Reading(text, tokens, expression, found, own, self)
 
     def _look(self, readings: Sequence[Reading], x: Tensor | tuple[Tensor, ...], split: str) -> None:
         """Give every reading its view by one split's model; x are the features of all of them."""
@@ -206,6 +210,10 @@ class Explainer:
 
     @torch.inference_mode()
     def _explain(self, reading: Reading, method: str, change: Intervention) -> Explanation:
+        if reading.reader is not self:
+            raise ValueError(
+                f"another explainer ({reading.reader.task}) read {reading.text!r}: a reading serves its own"
+            )
         if method in PLUS and self.plus:
             return self._explain_plus(reading, method, change)
         split, labels = change.split or self.split, self.labels
@@ -246,7 +254,7 @@ class Explainer:
             methods=tuple(view.answers.values()),
             seen=reading.expression in model.seen if known else None,
             nearest=model.seen.nearest(reading.expression) if known else (),
-            notes=(*reading.notes, *_of_weights(change)),
+            notes=(*reading.notes, *_of_change(change)),
             periods=periods,
             by_period=by_period,
         )
@@ -280,6 +288,9 @@ def _check_method(method: str, explainer: Explainer, model: Model, view: View, c
         )
 
 
-def _of_weights(change: Intervention) -> tuple[str, ...]:
+def _of_change(change: Intervention) -> Iterator[str]:
     total = 1.0 if change.weights is None else sum(change.weights)
-    return () if abs(total - 1) < 1e-6 else (f"the weights add up to {total:.3f}, not 1",)
+    if abs(total - 1) >= 1e-6:
+        yield f"the weights add up to {total:.3f}, not 1"
+    for expert in change.idle:
+        yield f"{expert} is dropped, so that its scale and noise change nothing"

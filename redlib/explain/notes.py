@@ -20,6 +20,13 @@ def check_text(text: object) -> str:
     return text
 
 
+def check_length(text: str, tokens: int) -> None:
+    """ValueError, with how the text begins, for more tokens than a question may have."""
+    if tokens > MAX_TOKENS:
+        said = f"a question may have at most {MAX_TOKENS} tokens, this one has {tokens}"
+        raise ValueError(f"{said}: {text[:40]!r}...")
+
+
 def readable(text: str) -> tuple[str, tuple[str, ...]]:
     """The text with what is no valid Unicode replaced, and a note if there was any."""
     clean = text.encode("utf-8", "replace").decode("utf-8")
