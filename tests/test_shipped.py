@@ -1,6 +1,7 @@
 """Shipped modules: written from trained stages, checked before they replace anything, opened without training."""
 
 import json
+import lzma
 
 import numpy as np
 import pytest
@@ -340,6 +341,33 @@ def test_damage_is_found_and_named(folder, tmp_path, damage, said):
     assert any(said in problem for problem in shipped.problems(there))
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("swapped", "passport says task 'task2', and the index 'task1'"),
+        ("other structures", "structures.txt.xz holds 1 structures, and the index says"),
+        ("junk", "structures.txt.xz of task1-chosen-structure in .* is damaged"),
+        ("cut", "structures.txt.xz of task1-chosen-structure in .* is damaged"),
+        ("none", "task1-chosen-structure in .* has no structures.txt.xz"),
+    ],
+)
+def test_a_model_that_is_not_the_one_of_the_index_is_not_opened(folder, tmp_path, damage, said):
+    there, name = copied(folder, tmp_path), "task1-chosen-structure"
+    model, seen = there / name / shipped.MODULES, there / name / shipping.STRUCTURES
+    if damage == "swapped":
+        model.write_bytes((there / "task2-chosen-structure" / shipped.MODULES).read_bytes())
+    elif damage == "other structures":
+        seen.write_bytes(lzma.compress(b"+1+1"))
+    elif damage == "junk":
+        seen.write_bytes(b"junk")
+    elif damage == "cut":
+        seen.write_bytes(seen.read_bytes()[:-9])
+    else:
+        seen.unlink()
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        shipped.open_model(there, name, backbone.load("tiny"))
+
+
 def test_the_limit_on_all_files_is_the_plans(folder, tmp_path, monkeypatch):
     there = copied(folder, tmp_path)
     monkeypatch.setattr(shipped, "MOST_IN_ALL", paths.size(there) - 1)
@@ -355,8 +383,15 @@ def test_modules_over_the_limits_leave_the_old_ones_alone(folder, profile, tmp_p
     assert (there / shipped.INDEX).read_bytes() == before
 
 
-def test_an_index_of_another_kind_is_refused(tmp_path):
-    paths.write_text(tmp_path / shipped.INDEX, json.dumps({"format": "other"}))
+@pytest.mark.parametrize(
+    "index",
+    [
+        *({"format": "other"}, [], "text", {"format": shipped.FORMAT}, {"format": shipped.FORMAT, "modules": []}),
+        {"format": shipped.FORMAT, "modules": {"task1": {"task": "task1"}}},
+    ],
+)
+def test_an_index_of_another_kind_is_refused(tmp_path, index):
+    paths.write_text(tmp_path / shipped.INDEX, json.dumps(index))
     with pytest.raises(ValueError, match="no index of shipped modules"):
         shipped.read_index(tmp_path)
 

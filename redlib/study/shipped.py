@@ -12,15 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from redlib import decomposer, explain, models, modules, paths
 from redlib.config import Profile
 from redlib.expressions import LabelSpace
+from redlib.features import Point
 from redlib.study.data import open_backbone
 from redlib.study.shipping import (
     MODULES,
     PLAN,
     PLUS,
     SEED,
+    STRUCTURES,
     Item,
     open_parts,
     structures,
@@ -30,6 +34,7 @@ from redlib.study.stage import Say
 
 FIRST, FORMAT = "redlib-shipped/1", "redlib-shipped/2"  # what can be read; the last one is written
 INDEX = "index.json"
+KEYS = ("task", "definition", "recipe", "split", "seed", "weights_id", "profile")  # an entry's and a passport's
 MOST_A_FILE, MOST_IN_ALL = 30_000_000, 60_000_000  # bytes
 
 
@@ -102,12 +107,21 @@ def read_index(folder: Path) -> dict[str, Any]:
     try:
         index = json.loads(file.read_text())
     except ValueError:
-        index = {}
-    if index.get("format") not in (FIRST, FORMAT):
+        index = None
+    if not _is_index(index):
         raise ValueError(f"{file.name} in {folder} is no index of shipped modules ({FORMAT})")
     if index["format"] == FIRST:  # one profile for all
         index["modules"] = {name: entry | {"profile": index["profile"]} for name, entry in index["modules"].items()}
     return index
+
+
+def _is_index(index: Any) -> bool:
+    known = isinstance(index, dict) and index.get("format") in (FIRST, FORMAT)
+    entries = index.get("modules") if known else None
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        return False
+    said = KEYS if index["format"] == FORMAT else [key for key in KEYS if key != "profile"]
+    return all(key in entry for entry in entries.values() for key in (*said, "structures"))
 
 
 def entry_of(folder: Path, **keys: Any) -> str | None:
@@ -119,14 +133,32 @@ def entry_of(folder: Path, **keys: Any) -> str | None:
 
 
 def open_model(folder: Path, name: str, backbone: Any) -> explain.Model:
-    """A shipped model, ready for an explainer; ValueError for another backbone than the one it was trained on."""
-    parts, passport, _ = open_parts(folder / name, backbone)
+    """A shipped model, ready for an explainer; refusals as `open_checked`."""
+    parts, passport, _ = open_checked(folder, name, backbone)
     seen = explain.Structures.of(structures(folder / name))
+    known = read_index(folder)["modules"][name]["structures"]
+    if len(seen) != known:
+        raise ValueError(f"{name}'s {STRUCTURES} holds {len(seen)} structures, and the index says {known}")
     task, recipe, split = passport["task"], passport["recipe"], passport["split"]
     what = recipe if recipe == PLUS else f"recipe {recipe}"
     said = f"{task}, {what}, split {split}, seed {passport['seed']}, profile {passport['profile']} (shipped)"
     kinds = tuple(models.PLUS if recipe == PLUS else models.METHODS)
     return explain.Model(said, LabelSpace(**passport["labels"]), parts, seen, kinds)
+
+
+def open_checked(folder: Path, name: str, backbone: Any) -> tuple[dict[str, nn.Module], dict[str, Any], Point]:
+    """Parts and passport of a shipped model, and where its base reads; ValueError for another backbone than the one it
+    was trained on, for a damaged file, and for one that is not the model that the index says it is."""
+    found = open_parts(folder / name, backbone)
+    for disagreement in _disagreements(name, found[1], read_index(folder)["modules"][name]):
+        raise ValueError(disagreement)
+    return found
+
+
+def _disagreements(name: str, passport: dict[str, Any], entry: dict[str, Any]) -> Iterator[str]:
+    for key in KEYS:
+        if passport[key] != entry[key]:
+            yield f"{name}'s passport says {key} {passport[key]!r}, and the index {entry[key]!r}"
 
 
 def open_planner(folder: Path, name: str, backbone: Any) -> decomposer.Planner:
@@ -156,9 +188,7 @@ def _problems(folder: Path, entry: dict[str, Any]) -> Iterator[str]:
         yield f"{folder.name}'s {MODULES} is not the file that the index is about"
         return
     passport = modules.read_passport(folder / MODULES)
-    for key in ("task", "definition", "recipe", "split", "seed", "weights_id", "profile"):
-        if passport[key] != entry[key]:
-            yield f"{folder.name}'s passport says {key} {passport[key]!r}, and the index {entry[key]!r}"
+    yield from _disagreements(folder.name, passport, entry)
     needed = models.needs(name for name in entry["methods"] if name in models.METHODS | models.PLUS)
     lacking = needed - passport["parts"].keys()
     if lacking:

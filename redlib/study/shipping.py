@@ -168,5 +168,12 @@ def open_parts(folder: Path, backbone: Any, **wanted: Any) -> tuple[dict[str, nn
 
 
 def structures(folder: Path) -> list[str]:
-    """The structures of a shipped model's training rows."""
-    return lzma.decompress((folder / STRUCTURES).read_bytes()).decode().split("\n")
+    """The structures of a shipped model's training rows; FileNotFoundError or ValueError names a file that is missing
+    or damaged."""
+    file = folder / STRUCTURES
+    if not file.is_file():
+        raise FileNotFoundError(f"{folder.name} in {folder.parent} has no {STRUCTURES}")
+    try:
+        return lzma.decompress(file.read_bytes()).decode().split("\n")
+    except (lzma.LZMAError, EOFError, ValueError):
+        raise ValueError(f"{STRUCTURES} of {folder.name} in {folder.parent} is damaged") from None

@@ -2,6 +2,7 @@
 profile that reads a record, with those that are shipped."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 from torch import nn
 
@@ -114,7 +115,12 @@ def refusal(profile: Profile) -> str:
 def _check(
     profile: Profile, domain: str, planners: Sequence[str], executors: Sequence[str], split: str, seed: int
 ) -> None:
-    for kind, names, known in (("planner", planners, PLANNERS), ("method", executors, KNOWN)):
+    splits = get_args(config.Split)
+    for kind, names, known in (
+        ("planner", planners, PLANNERS),
+        ("method", executors, KNOWN),
+        ("split", [split], splits),
+    ):
         for name in names:
             if name not in known:
                 raise ValueError(f"unknown {kind} {name!r}; valid {kind}s: {', '.join(known)}")
@@ -190,7 +196,7 @@ def _parts(profile: Profile, domain: str, split: str, seed: int, group: str) -> 
     """Trained parts of a group of experts, and where their base reads."""
     bone = open_backbone(profile.backbone)
     if profile.reads:
-        parts, _, point = shipped.open_parts(paths.modules() / _entry(domain, split, seed, group), bone)
+        parts, _, point = shipped.open_checked(paths.modules(), _entry(domain, split, seed, group), bone)
         return parts, point
     s = _setting(profile, domain, split, group)
     parts = red_plus.load_parts(s, seed) if group == PLUS else methods.load_parts(s, seed, bone)
