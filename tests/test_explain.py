@@ -296,6 +296,12 @@ def test_many_texts_at_once_say_what_each_says_alone(explainer):
     assert [e.text for e in explainer.explain_all(text for text in texts)] == texts, "read once, asked once"
 
 
+def test_a_card_obeys_no_control_character_of_a_question(explainer):
+    lines = explainer.explain("\x1b[2J3 plus 4\n\u202eover\x00").card().splitlines()
+    assert lines[0] == r"\x1b[2J3 plus 4\n\u202eover\x00"
+    assert all(line.isprintable() for line in lines)
+
+
 def test_many_questions_are_several_and_a_long_one_is_named(explainer):
     with pytest.raises(ValueError, match="many questions are asked for, got the one 'What is 47"):
         explainer.explain_all(QUERY)

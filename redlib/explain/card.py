@@ -21,10 +21,15 @@ def _bar(share: float) -> str:
     return "█" * round(min(max(share, 0.0), 1.0) * BAR)
 
 
+def _plain(text: str) -> str:
+    """A text on one line, with what a terminal would obey written as Python writes it."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def _head(e: Explanation) -> Iterator[str]:
-    yield e.text
+    yield _plain(e.text)
     yield f"model    {e.model}"
-    yield f"tokens   {'|'.join(e.tokens)}"
+    yield f"tokens   {'|'.join(map(_plain, e.tokens))}"
     verdict = {True: "right", False: "wrong", None: "no true value known"}[e.right]
     truth = "" if e.expression is None else f"{e.expression.text} = {e.true_value}; "
     yield f"answer   {_said(e.answer)} by {e.method}  ({truth}{verdict})"
