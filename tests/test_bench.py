@@ -228,6 +228,8 @@ def test_a_missing_peer_names_the_extra(monkeypatch):
 
 
 def test_a_benchmark_refuses_what_it_does_not_take():
+    with pytest.raises(ValueError, match="--rounds must be at least 1, got 0"):
+        bench.run("experts", {"rounds": 0})
     with pytest.raises(ValueError, match=r"gpu takes no --task; its options: --rounds, --write"):
         bench.run("gpu", {"task": "task1"})
     with pytest.raises(ValueError, match="valid benchmarks: features, train"):

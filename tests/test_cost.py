@@ -380,3 +380,7 @@ def test_measuring_is_a_command_of_its_own(capsys, monkeypatch):
     command.main()
     assert asked == [json.dumps(["smollm2-135m", step, 1, 2, 99]) for step in ("training", "inference")]
     assert capsys.readouterr().out.count("counted peak") == 2
+    monkeypatch.setattr("sys.argv", ["cost", "--tokens", "0"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert capsys.readouterr().err == "python -m redlib.cost: --tokens must be at least 1, got 0\n"

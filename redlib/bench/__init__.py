@@ -56,7 +56,8 @@ def recorded() -> Any:
 
 
 def run(name: str, options: Mapping[str, Any]) -> Any:
-    """The frame of the benchmark called `name`; ValueError for an unknown one or an option that it does not take."""
+    """The frame of the benchmark called `name`; ValueError for an unknown one, an option that it does not take and a
+    count below 1."""
     if name not in BENCHES:
         raise ValueError(f"unknown benchmark {name!r}; valid benchmarks: {', '.join(BENCHES)}")
     made = importlib.import_module(f"redlib.bench.{name}").run
@@ -65,4 +66,6 @@ def run(name: str, options: Mapping[str, Any]) -> Any:
         if option not in known:
             valid = ", ".join(f"--{own}" for own in known)
             raise ValueError(f"benchmark {name} takes no --{option}; its options: {valid}")
+        if option in OPTIONS and OPTIONS[option][0] is int and options[option] < 1:
+            raise ValueError(f"--{option} must be at least 1, got {options[option]}")
     return made(**options)

@@ -14,6 +14,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="tokens of every text (64)")
     parser.add_argument("--classes", type=int, default=99, help="answers of the classifier (99)")
     args = parser.parse_args()
+    for name in ("batch", "tokens", "classes"):
+        if getattr(args, name) < 1:
+            parser.exit(2, f"{parser.prog}: --{name} must be at least 1, got {getattr(args, name)}\n")
     config, sizes = configuration(args.backbone), (args.batch, args.tokens)
     counts = {"training": training_memory(config, *sizes, args.classes), "inference": inference_memory(config, *sizes)}
     print(f"{args.backbone}, batch {args.batch}, {args.tokens} tokens, 32-bit numbers; GB are 1e9 bytes")
