@@ -25,17 +25,23 @@ def root() -> Path:
 
 def cache() -> Path:
     """Root of everything that can be computed again: $REDLIB_CACHE, default data/cache."""
-    return _from_root(os.environ.get("REDLIB_CACHE") or "data/cache")
+    return _from_root("REDLIB_CACHE", "data/cache")
 
 
 def runs(profile: str) -> Path:
     """What a run of a profile writes (executed notebooks, figures, tables); ignored by git."""
-    return _from_root(os.environ.get("REDLIB_RUNS") or "data/runs") / profile
+    return _from_root("REDLIB_RUNS", "data/runs") / profile
 
 
-def _from_root(path: str) -> Path:
-    """Relative paths start at the project's folder: JupyterLab, papermill and a shell stand in different ones."""
-    return (ROOT / Path(path).expanduser()).resolve()
+def _from_root(variable: str, default: str) -> Path:
+    """The folder that a variable names; ValueError where that is a file.
+
+    Relative paths start at the project's folder: JupyterLab, papermill and a shell stand in different ones.
+    """
+    path = (ROOT / Path(os.environ.get(variable) or default).expanduser()).resolve()
+    if path.is_file():
+        raise ValueError(f"{path} is a file, and ${variable} (default {default}) must name a folder")
+    return path
 
 
 def results(profile: str) -> Path:

@@ -152,6 +152,16 @@ def test_relative_folders_start_at_the_project_wherever_a_process_stands(tmp_pat
     assert paths.runs("smoke") == paths.root() / "somewhere" / "runs" / "smoke"
 
 
+@pytest.mark.parametrize(
+    ("variable", "place"), [("REDLIB_CACHE", paths.cache), ("REDLIB_RUNS", lambda: paths.runs("x"))]
+)
+def test_a_folder_that_is_a_file_is_refused_by_name(tmp_path, monkeypatch, variable, place):
+    paths.write_text(tmp_path / "file", "")
+    monkeypatch.setenv(variable, str(tmp_path / "file"))
+    with pytest.raises(ValueError, match=rf"file is a file, and \${variable} \(default data/.*\) must name a folder"):
+        place()
+
+
 def test_size_counts_every_file_below(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "x").write_bytes(b"123")

@@ -290,6 +290,8 @@ def test_selection_by_chapter_start_and_name():
     assert names(only="02_c") == ["02_c"]
     with pytest.raises(ValueError, match="unknown chapters 'some'; valid chapters: core, all"):
         names(chapters="some")
+    with pytest.raises(ValueError, match="start at 01_b or run 02_c only: one of the two"):
+        names(start="01_b", only="02_c")
 
 
 def test_a_copy_loses_widgets_timings_and_paths_of_the_machine_but_no_image():

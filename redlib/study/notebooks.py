@@ -157,7 +157,8 @@ NOTEBOOKS = (
 def select(
     notebooks: Iterable[Notebook], chapters: str = "core", start: str | None = None, only: str | None = None
 ) -> tuple[Notebook, ...]:
-    """The notebooks of `chapters` ("core" or "all"), from `start` on, or `only` one; ValueError for unknown names."""
+    """The notebooks of `chapters` ("core" or "all"), from `start` on, or `only` one; ValueError for unknown names, and
+    for both a start and only one."""
     notebooks = tuple(notebooks)
     if chapters not in CHAPTERS:
         raise ValueError(f"unknown chapters {chapters!r}; valid chapters: {', '.join(CHAPTERS)}")
@@ -165,6 +166,8 @@ def select(
     for name in filter(None, (start, only)):
         if name not in names:
             raise ValueError(f"unknown notebook {name!r}; valid notebooks: {', '.join(names)}")
+    if start and only:
+        raise ValueError(f"start at {start} or run {only} only: one of the two")
     if only:
         return tuple(notebook for notebook in notebooks if notebook.name == only)
     first = names.index(start) if start else 0
