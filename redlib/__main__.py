@@ -1,10 +1,11 @@
 """The command line: `python -m redlib --help`.
 
 A mistake of the caller is one sentence and exit code 2, a failed notebook or run exit code 1; `--debug` shows the
-traceback.
+traceback. Whoever stops reading, as `| head` does, is no mistake: exit code 141, as of a program that SIGPIPE ends.
 """
 
 import errno
+import os
 import shutil
 import sys
 
@@ -30,6 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
         args.call(args)
+        print(end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left goes nowhere when the interpreter ends
+        return 141
     except KeyboardInterrupt:
         print("interrupted; the same command continues where it stopped", file=sys.stderr)
         return 130

@@ -287,3 +287,11 @@ def test_the_module_runs_as_a_command():
     )
     assert done.returncode == 2
     assert done.stderr == "redlib: unknown profile 'x'; valid profiles: smoke, laptop, full, paper, record (or auto)\n"
+
+
+def test_who_stops_reading_ends_the_command_without_a_word():
+    with subprocess.Popen(
+        [sys.executable, "-m", "redlib", "profiles"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert (process.wait(60), process.stderr.read()) == (141, b"")

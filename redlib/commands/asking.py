@@ -93,7 +93,7 @@ def _show(found, as_json: bool, profile: config.Profile) -> None:
     text = found.to_json() if as_json else found.card()
     if not (as_json or profile.evidence):
         text += f"\n{profile.name}: machinery only, no evidence"
-    encoding = sys.stdout.encoding or "utf-8"
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # there is no stdout where the caller closed it
     print(text.encode(encoding, "replace").decode(encoding))
 
 
