@@ -74,6 +74,8 @@ def test_overrides_leave_the_profile_itself_alone():
         ({"name": "full"}, "field 'name' of a profile cannot be overridden"),
         ({"evidence": True}, "field 'evidence' of a profile cannot be overridden"),
         ([("task1.rows", 5)], "overrides must be a dict of dotted fields, got list"),
+        ({"nested.divisors": [0, 1]}, "invalid value 0 for field 'nested.divisors.0'"),
+        ({"nested.speed_dims": [0]}, "invalid value 0 for field 'nested.speed_dims.0'"),
     ],
 )
 def test_a_wrong_override_is_one_sentence_that_names_it(overrides, said):

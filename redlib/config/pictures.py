@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from redlib.config.base import Config
 
@@ -18,7 +18,9 @@ class Nested(Config):
     dim: int = Field(64, gt=0)
     layers: int = Field(4, gt=0)
     heads: int = Field(4, gt=0)
-    divisors: tuple[int, ...] = Field((8, 4, 2, 1), description="widths: features by these; the source: 4, 2, 1")
+    divisors: tuple[PositiveInt, ...] = Field(
+        (8, 4, 2, 1), description="widths: features by these; the source: 4, 2, 1"
+    )
     seeds: int = Field(3, gt=0, description="seed s draws parts, placements and initialisation")
     views: int = Field(4, gt=0, description="placements of every training digit")
     test_views: int = Field(4, gt=0, description="placements of every held-out digit")
@@ -32,10 +34,10 @@ class Nested(Config):
     weight_decay: float = Field(0.05, ge=0)
     batch: int = Field(32, gt=0)
     arms: tuple[str, ...] = ("nested", "gate", "random", "drop", "depths", "grouped", "grouped_weighted")
-    narrow: tuple[int, ...] = Field((16, 32, 48), description="features of smaller plain models")
+    narrow: tuple[PositiveInt, ...] = Field((16, 32, 48), description="features of smaller plain models")
     budgets: tuple[float, ...] = (0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.95)
     shown: int = Field(6, gt=0, description="held-out pictures whose routing maps are kept")
-    speed_dims: tuple[int, ...] = (64, 128, 384)
+    speed_dims: tuple[PositiveInt, ...] = (64, 128, 384)
     speed_budgets: tuple[float, ...] = (0.15, 0.3, 0.5)
     speed_batch: int = Field(64, gt=0)
     repeats: int = Field(50, gt=0, description="interleaved timings")
