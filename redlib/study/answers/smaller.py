@@ -81,8 +81,8 @@ def nested_experts(t: Tables) -> str:
     ratio = t.row("nested_clock", method="nested", metric="clock_ratio", x=budget)
     found = claims.nested_verdicts(scores, t.read("nested_routing"), t.read("nested_speed"), budget)
     return (
-        f"At budget {budget:g}, {difference(plain, 'nested experts', 'the plain model')} in accuracy; they take "
-        f"{cell(ratio, 2)} of its time. "
+        f"At budget {budget:g} {difference(plain, 'the accuracy of nested experts', 'that of the plain model')}; they "
+        f"take {cell(ratio, 2)} of its time. "
         f"{begin(difference(lot, 'their accuracy', 'that with tokens placed by lot'))}; of {len(found)} statements of "
         f"the source {hold(found)}."
     )
