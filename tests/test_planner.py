@@ -12,16 +12,10 @@ from redlib.decomposer import Plan, errors
 from redlib.execution import symbolic
 from redlib.expressions import Expression
 from redlib.programs import Program
-from redlib.study import (
-    assembly_planner,
-    assembly_tables,
-    operations,
-    planner,
-    planner_chains,
-    planner_tables,
-    separate,
-)
+from redlib.study import assembly_planner, assembly_tables, operations, planner, separate
 from redlib.study.data import read_pool
+from redlib.study.planner import chains as planner_chains
+from redlib.study.planner import tables as planner_tables
 
 SMALL = {"decomposer.rows": 300, "decomposer.seeds": {"structure": 1}, "bootstrap": 50}
 COLUMNS = {
