@@ -23,6 +23,7 @@ SOURCES = sorted(FOLDER.glob("*.ipynb"))
 EXECUTED = sorted((FOLDER / "executed").glob("*.ipynb"))
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|tmp|root|home|Users|mnt|data)/")
 LIMIT = 20  # seconds of a core that a notebook may take at smoke size once its tables are there
+DRAWN = {"nested-digits-mnist", "nested-clutter-test-seed-0"}  # pictures, drawn anew and not trained
 by_name = pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 by_executed = pytest.mark.parametrize("path", EXECUTED, ids=lambda path: path.stem)
 
@@ -156,5 +157,5 @@ def test_it_shows_the_record_without_training(notebook, tmp_path, monkeypatch):
     monkeypatch.setenv("REDLIB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("REDLIB_CACHE", str(own))
     Runner("record").run([notebook])
-    assert not (own / "stages").exists()
+    assert {folder.name for folder in own.glob("stages/*")} <= DRAWN
     assert config.load("record").reads == "full"
