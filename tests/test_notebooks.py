@@ -137,7 +137,7 @@ def test_it_runs_at_smoke_size_with_an_override_in_time(notebook, tmp_path, monk
     monkeypatch.setenv("REDLIB_RUNS", str(tmp_path))
     runner, before = Runner("smoke", {"bootstrap": 150}), kernel_seconds()
     runner.run([notebook])
-    assert kernel_seconds() - before < LIMIT
+    assert 1 < kernel_seconds() - before < LIMIT
     executed = nbformat.read(runner.executed(notebook), as_version=4)
     injected = next(cell for cell in executed.cells if "injected-parameters" in cell.metadata.get("tags", []))
     assert 'profile = "smoke"' in injected.source

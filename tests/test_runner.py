@@ -12,7 +12,7 @@ import pytest
 from redlib import config, paths, study
 from redlib.study.executing import NotebookError, execute, scrub
 from redlib.study.notebooks import NOTEBOOKS, Notebook, select
-from redlib.study.runner import Runner
+from redlib.study.runner import MOST, Runner
 from redlib.study.stage import Stage
 
 THREE = (Notebook("00_a", "?", ("numbers",)), Notebook("01_b", "?"), Notebook("02_c", "?", chapter="more"))
@@ -167,7 +167,7 @@ def test_notebooks_that_read_a_record_are_executed_side_by_side(runner, write_no
 
 @pytest.mark.notebooks
 def test_a_failure_among_notebooks_side_by_side_ends_the_run(runner, write_notebook):
-    many = [Notebook(f"{n:02}_x", "?") for n in range(2 * os.cpu_count() + 3)]
+    many = [Notebook(f"{n:02}_x", "?") for n in range(2 * MOST + 3)]
     write_notebook(many[0].name, "1 / 0")
     for notebook in many[1:]:
         write_notebook(notebook.name, "import time; time.sleep(1)")

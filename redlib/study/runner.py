@@ -31,6 +31,7 @@ from redlib.study.notebooks import Notebook
 from redlib.study.stage import Say, Stage
 from redlib.study.tables import TABLES, available, committed, ready
 
+MOST = 4  # notebooks at a time: a kernel may hold a backbone
 Tables = Mapping[str, Callable[[Profile], Stage]]
 
 
@@ -139,14 +140,20 @@ class Runner:
         if not self.profile.reads:
             fetch_backbone(self.profile.backbone)  # once, before what is computed from it is looked for
         clocks = [_with_clock(say, f"{n}/{len(notebooks)} {it.name}", start) for n, it in enumerate(notebooks, 1)]
-        with self._alone(say), ThreadPoolExecutor(os.cpu_count()) as pool:
-            if not self.profile.reads:  # stages use all cores themselves
-                for notebook, clock in zip(notebooks, clocks, strict=True):
-                    self._one(notebook, force, clock)
+        with self._alone(say):
+            if self.profile.reads:
+                self._side_by_side(notebooks, force, clocks)
                 return
+            for notebook, clock in zip(notebooks, clocks, strict=True):
+                self._one(notebook, force, clock)
+
+    def _side_by_side(self, notebooks: Iterable[Notebook], force: bool, clocks: Iterable[Say]) -> None:
+        """One notebook a core, up to MOST, where no stage needs the cores; a failure lets what runs end and starts no
+        other."""
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST)) as pool:
             try:
                 list(pool.map(self._one, notebooks, repeat(force), clocks))
-            finally:  # what runs ends, what waits does not start
+            finally:
                 pool.shutdown(cancel_futures=True)
 
     def on_record(self, notebooks: Iterable[Notebook], say: Say = print) -> tuple[Notebook, ...]:
