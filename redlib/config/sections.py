@@ -1,8 +1,8 @@
 """The sections of a profile: what can be set, of which type, and what it means."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from redlib.config.base import Config
 from redlib.config.pictures import Nested
@@ -114,6 +114,17 @@ class Schedule(Config):
     seeds: int = Field(3, gt=0, description="at most: those that the main table has")
     epochs: int = Field(80, gt=0, description="of experts; routers and controls run all that a steady rate may")
     final_rate: float = Field(0.02, gt=0, le=1, description="share of the learning rate that is left at the end")
+    layers: dict[str, int] = Field(
+        {"single_heavy": 6}, description="another layer that these steps are read at too, chosen on validation rows"
+    )
+
+    @model_validator(mode="after")
+    def _trained_again(self) -> Self:
+        """ValueError naming steps that are read at another layer and not trained again at all."""
+        there = [name for name, _ in self.settings]
+        for name in (name for name in self.layers if name not in there):
+            raise ValueError(f"schedule.layers names {name!r}; schedule.settings has: {', '.join(there)}")
+        return self
 
 
 class Arithmetic(Config):

@@ -1,4 +1,5 @@
-"""Recipe `chosen` at a steady learning rate, which the source has, and trained longer at one that falls."""
+"""Recipe `chosen` at a steady learning rate, which the source has, and trained longer at one that falls, also on
+another layer of the backbone."""
 
 import zlib
 from collections.abc import Callable
@@ -18,18 +19,25 @@ from redlib.study.writing import fill, save
 
 METHODS = ("red", "softmax_moe", "mlp_full_data", "fourier_full_data")
 METRICS = ("value_accuracy", "range_accuracy")
-RATES = ("steady", "falling")
+STEADY, FALLING = "steady", "falling"
 
 
-def settings(profile: Profile) -> list[Setting]:
-    """Those of the main tables that are trained again, at a steady rate: all seeds that they have there."""
-    made = []
-    for name, split in profile.schedule.settings:
-        first = name == "task1"
-        made.append(
-            (task1.setting if first else task2.setting)(profile, "chosen", split, **{} if first else {"steps": name})
-        )
-    return made
+def settings(profile: Profile) -> list[dict[str, Setting]]:
+    """Those of the main tables that are trained again, each by configuration, the one at a steady rate first."""
+    return [_configurations(profile, name, split) for name, split in profile.schedule.settings]
+
+
+def _configurations(profile: Profile, name: str, split: str) -> dict[str, Setting]:
+    """`steady`, `falling`, and `falling, layer L` where the profile reads another layer for these steps."""
+
+    def of(**changes) -> Setting:
+        if name == "task1":
+            return task1.setting(profile, "chosen", split, **changes)
+        return task2.setting(profile, "chosen", split, steps=name, **changes)
+
+    steady, layer = of(), profile.schedule.layers.get(name)
+    made = {STEADY: steady, FALLING: falling(profile, steady)}
+    return made | ({} if layer is None else {f"{FALLING}, layer {layer}": falling(profile, of(layer=layer))})
 
 
 def falling(profile: Profile, s: Setting) -> Setting:
@@ -47,35 +55,35 @@ def falling(profile: Profile, s: Setting) -> Setting:
 
 
 def schedule_tables(profile: Profile) -> Stage:
-    """schedule.csv: both accuracies on test rows under each rate, in `configuration`, over the same seeds and rows.
+    """schedule.csv: both accuracies on test rows in each `configuration`, over the same seeds and rows.
 
-    <metric>_change: falling minus steady, paired; <metric>_below_red: RED minus the method under the same rate, paired.
+    <metric>_change: this configuration minus the steady one, paired; <metric>_below_red: RED minus the method in the
+    same configuration, paired.
     """
-    pairs = {f"{s.task}, {s.name}": (s, falling(profile, s)) for s in settings(profile)}
-    inputs = {
-        f"{name}, {rate}": methods.predictions_stage(s)
-        for name, pair in pairs.items()
-        for rate, s in zip(RATES, pair, strict=True)
-    }
+    inputs, stages = {}, []
+    for by_name in settings(profile):
+        s = by_name[FALLING]
+        stages.append((s, {name: f"{s.task}, {s.name}, {name}" for name in by_name}))
+        inputs |= {f"{s.task}, {s.name}, {name}": methods.predictions_stage(one) for name, one in by_name.items()}
 
     def make(stage: Stage, out: Path) -> None:
         frames = [
-            tidy([stage.inputs[f"{name}, {rate}"].folder for rate in RATES], longer, profile.bootstrap)
-            for name, (_, longer) in pairs.items()
+            tidy({name: stage.inputs[read].folder for name, read in by_name.items()}, s, profile.bootstrap)
+            for s, by_name in stages
         ]
         save(profile, stage, out, {"schedule": pd.concat(frames, ignore_index=True)})
 
     return Stage("schedule tables", 1, {"resamples": profile.bootstrap}, make, inputs, 10)
 
 
-def tidy(folders: list[Path], s: Setting, resamples: int) -> pd.DataFrame:
-    """The rows of one setting, from the predictions under each of RATES."""
+def tidy(folders: dict[str, Path], s: Setting, resamples: int) -> pd.DataFrame:
+    """The rows of one setting, from the predictions in each configuration."""
     frames = []
-    for folder, rate in zip(folders, RATES, strict=True):
+    for name, folder in folders.items():
         made = pd.read_parquet(folder / "predictions.parquet")
         asked = (made["part"] == "test") & (made["recipe"] == s.recipe.name) & (made["seed"] < s.seeds)
         made = made[asked & made["method"].isin(METHODS)]
-        frames.append(made.assign(method=f"{rate}/" + made["method"]))
+        frames.append(made.assign(method=f"{name}/" + made["method"]))
     block = align(pd.concat(frames, ignore_index=True))
     stream = zlib.crc32(f"{s.task}/{s.name}".encode())
     resampler = Resampler(block.seeds, block.structures, block.range, resamples, stream)
@@ -83,14 +91,14 @@ def tidy(folders: list[Path], s: Setting, resamples: int) -> pd.DataFrame:
     for metric in METRICS:
         found = {name: _accuracy(m, block, metric, resampler) for name, m in block.methods.items()}
         for name, number in found.items():
-            rate, method = name.split("/")
+            configuration, method = name.split("/")
             asked = {metric: number}
             if method != "red":
-                asked[f"{metric}_below_red"] = found[f"{rate}/red"] - number
-            if rate != RATES[0]:
-                asked[f"{metric}_change"] = number - found[f"{RATES[0]}/{method}"]
+                asked[f"{metric}_below_red"] = found[f"{configuration}/red"] - number
+            if configuration != STEADY:
+                asked[f"{metric}_change"] = number - found[f"{STEADY}/{method}"]
             rows += [
-                {"method": method, "configuration": rate, "metric": asks, **asdict(statistic.overall())}
+                {"method": method, "configuration": configuration, "metric": asks, **asdict(statistic.overall())}
                 for asks, statistic in asked.items()
             ]
     about = {"task": s.task, "variant": variant(s.definition, s.recipe.name), "split": s.split, "part": "test"}

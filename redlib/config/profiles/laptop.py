@@ -55,7 +55,7 @@ LAPTOP = FULL.model_copy(
         "population": Population(seeds=2),
         "fair": Fair(seeds=2),
         "hardness": Hardness(rows=4_000),
-        "schedule": Schedule(settings=(("operations", "structure"),), seeds=2, epochs=40),
+        "schedule": Schedule(settings=(("operations", "structure"),), layers={}, seeds=2, epochs=40),
         "arithmetic": Arithmetic(
             rows=2_000, operator_rows=1_250, layers=(0, 4, 8, 12, 20, -1), network_sites=("pooled",), seeds=1
         ),

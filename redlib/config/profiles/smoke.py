@@ -89,7 +89,7 @@ SMOKE = FULL.model_copy(
         "selection": Selection(layers=(1, 2), poolings=("mean", "last"), ranks=(4, 8), seeds=1),
         "population": Population(wordings=2, seeds=1),
         "hardness": Hardness(rows=250),
-        "schedule": Schedule(settings=(("operations", "structure"),), seeds=1, epochs=2),
+        "schedule": Schedule(settings=(("operations", "structure"),), layers={}, seeds=1, epochs=2),
         "arithmetic": Arithmetic(
             rows=250,
             operator_rows=250,
