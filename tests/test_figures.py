@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from redlib import claims, evaluation, figures
@@ -164,15 +165,30 @@ def test_a_failed_save_leaves_nothing_behind(tmp_path, tables):
 
 def test_notebooks_show_a_figure_without_pyplot(tables):
     fig = figures.draw_toy_mixing(tables["toy"])
-    assert fig._repr_png_().startswith(b"\x89PNG")
-    assert fig._repr_png_() == fig._repr_png_()
+    shown, about = fig._repr_png_()
+    assert shown.startswith(b"\x89PNG")
+    assert about == {"width": round(100 * fig.get_figwidth())}
+    assert fig._repr_png_() == (shown, about)
+
+
+def test_what_is_saved_and_shown_is_drawn_once_and_again_when_it_changes(tables, tmp_path, monkeypatch):
+    fig, drawn = figures.draw_toy_mixing(tables["toy"]), []
+    whole = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda *args, **more: drawn.append(more["format"]) or whole(*args, **more))
+    png, _ = figures.save(fig, tmp_path, "toy")
+    shown = fig._repr_png_()
+    assert (drawn, fig.png) == (["svg", "png"], png.read_bytes())
+    fig.axes[0].set_xlabel("something else")
+    assert fig._repr_png_() != shown
+    assert figures.save(fig, tmp_path, "toy")[0].read_bytes() == fig.png
+    assert drawn == ["svg", "png", "png", "svg", "png"]
 
 
 def test_what_notebooks_show_has_fewer_bytes_and_nearly_the_same_colours(tables):
     fig = figures.draw_toy_mixing(tables["toy"])
     whole = io.BytesIO()
-    fig.savefig(whole, format="png", dpi=100)
-    shown = fig._repr_png_()
+    fig.savefig(whole, format="png", dpi=150)
+    shown, _ = fig._repr_png_()
     before, after = (np.asarray(Image.open(data).convert("RGB"), int) for data in (whole, io.BytesIO(shown)))
     assert len(shown) < 0.6 * len(whole.getvalue())
     assert np.abs(before - after).max() <= 24

@@ -51,6 +51,7 @@ RC = {
     "figure.facecolor": PAPER,
     "savefig.facecolor": PAPER,
 }
+DPI, SHOWN = 150, 100  # dots an inch of a picture, and how many of a page it takes
 _LOCK = threading.RLock()  # matplotlib's settings are global while they are changed
 
 
@@ -127,14 +128,32 @@ class Chart(Figure):
     """A figure that notebooks show as a PNG, without pyplot and from any thread.
 
     What is shown has 256 colours, a third of the bytes, so that executed notebooks stay small; saved files have all.
+    The picture is kept until something in the figure changes: what is saved and then shown is drawn once.
     """
 
-    def _repr_png_(self) -> bytes:
-        drawn, shown = io.BytesIO(), io.BytesIO()
-        _print(self, drawn, "png", 100)
-        image = Image.open(drawn).convert("RGB")
+    _picture: bytes | None = None
+
+    @property
+    def stale(self) -> bool:
+        return Figure.stale.fget(self)
+
+    @stale.setter
+    def stale(self, changed: bool) -> None:
+        Figure.stale.fset(self, changed)
+        if changed:
+            self._picture = None
+
+    @property
+    def png(self) -> bytes:
+        """The picture at DPI, as saved."""
+        if self._picture is None:
+            self._picture = _printed(self, "png")
+        return self._picture
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        image, shown = Image.open(io.BytesIO(self.png)).convert("RGB"), io.BytesIO()
         image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(shown, "png")
-        return shown.getvalue()
+        return shown.getvalue(), {"width": round(self.get_figwidth() * SHOWN)}
 
 
 def styled(draw: Callable) -> Callable:
@@ -223,16 +242,16 @@ def legend_below(fig: Figure, ax: Axes, columns: int = 4) -> None:
     fig.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
 
 
-def save(fig: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+def save(fig: Chart, folder: Path, name: str) -> tuple[Path, Path]:
     """Write <folder>/<name>.png and .svg atomically; the same figure gives the same bytes. Returns both paths."""
-    made = tuple(Path(folder) / f"{name}.{kind}" for kind in ("png", "svg"))
-    for path in made:
-        with paths.atomic_file(path) as temporary:
-            _print(fig, temporary, path.suffix[1:], 150)
-    return made
+    png, svg = (Path(folder) / f"{name}.{kind}" for kind in ("png", "svg"))
+    paths.write_bytes(svg, _printed(fig, "svg"))
+    paths.write_bytes(png, fig.png)  # last: to matplotlib, drawing the other one changes the figure
+    return png, svg
 
 
-def _print(fig: Figure, target, kind: str, dpi: int) -> None:
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+def _printed(fig: Figure, kind: str) -> bytes:
+    target, metadata = io.BytesIO(), {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
     with _LOCK, matplotlib.rc_context(RC):
-        fig.savefig(target, format=kind, dpi=dpi, metadata=metadata)
+        fig.savefig(target, format=kind, dpi=DPI, metadata=metadata)
+    return target.getvalue()
