@@ -285,6 +285,25 @@ def test_a_number_turns_real_once_its_table_is_there(changes, said):
     assert found.loc["4.6.1-07", "as_range"] == "holds only under (split text)"
 
 
+def test_a_number_that_only_a_system_trained_otherwise_reaches_says_so():
+    main = numbers(structure=(0.5, 0.4, 0.6), text=(0.5, 0.4, 0.6))
+    one = {"task": "task1", "variant": "chosen", "part": "test", "method": "red", "seed": "all", "group": "all"}
+    one |= {"n": 10, "run": "r"}
+    bounds = {"steady": (0.98, 0.97, 0.99), "falling": (0.9, 0.8, 0.95), "falling, layer 6": (0.98, 0.97, 0.99)}
+    made = [
+        {**one, "split": "text", "configuration": name, "metric": metric, "value": value, "low": low, "high": high}
+        for name, (value, low, high) in bounds.items()
+        for metric in ("value_accuracy", "range_accuracy")
+    ]
+    found = judge("4.6.1-07", task1=main, schedule=pd.DataFrame(made)).loc["4.6.1-07"]
+    assert found["said"] == "holds only under (split text with rate falling, layer 6)"
+    assert found["measured"] == pytest.approx(0.5)
+    without = judge("4.6.1-07", task1=main, schedule=pd.DataFrame(made[:4])).loc["4.6.1-07"]
+    assert without["said"] == MISSED
+    other = pd.DataFrame(made).assign(task="task2")
+    assert judge("4.6.1-07", task1=main, schedule=other).loc["4.6.1-07"]["said"] == MISSED
+
+
 def test_a_macro_f1_above_its_ceiling_is_contradicted():
     base = numbers()
     ceiling = base[(base["metric"] == "macro_f1_99") & (base["method"] == "red")]

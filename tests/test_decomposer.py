@@ -369,6 +369,20 @@ def test_the_loss_is_on_the_program_alone(random_planner, records):
     assert (logits[0].abs().sum(-1) > 0).equal(sequences.targets != training.NO_TARGET)
 
 
+def test_narrow_products_round_what_is_said_and_leave_weights_and_gradients_wide(tiny, records):
+    texts, programs = records["expr"].iloc[:4].tolist(), records["program"].iloc[:4].tolist()
+    planner = decomposer.new(tiny, passport(tiny))
+    batch = sequences_of(planner, texts, programs).batch(np.arange(4), torch.device("cpu"))
+    wide = planner.writer(*batch)
+    planner.writer.narrow = True
+    narrow = planner.writer(*batch)
+    assert narrow.dtype == torch.float32
+    assert 0 < (narrow - wide).abs().max() < 0.03 * wide.abs().max()
+    narrow.square().mean().backward()
+    assert {p.grad.dtype for p in planner.writer.parameters() if p.requires_grad} == {torch.float32}
+    assert {p.dtype for p in planner.writer.parameters()} == {torch.float32}
+
+
 # ---- planners ----------------------------------------------------------------------------------------------------
 
 

@@ -72,6 +72,7 @@ def test_a_planner_is_made_again_only_for_what_it_depends_on(profile):
     assert keys(seeds={"structure": 2, "text": 1}) == (states, trained)
     assert keys(training__lr=1e-3)[0] == states
     assert keys(training__lr=1e-3)[1] != trained
+    assert keys(training__products="bfloat16")[1] != trained
     assert keys(max_operations=5)[0] == states
     assert keys(max_operations=5)[1] != trained
     assert keys(rows=350)[0] != states
@@ -91,6 +92,18 @@ def test_a_trained_planner_is_loaded_by_split_and_seed(cache, profile, predictio
             planner.load(profile, split, seed)
     with pytest.raises(ValueError, match="profile 'record' never trains a planner"):
         planner.load(config.load("record"))
+
+
+def test_a_planner_trained_with_narrow_products_speaks_with_wide_ones(profile, predictions):
+    stage = planner.trained_stage(profile, "structure", 0)
+    wide, narrow = (
+        planner.fit(profile, stage, profile.decomposer.training.model_copy(update={"products": products}))
+        for products in ("float32", "bfloat16")
+    )
+    assert not narrow[0].writer.narrow
+    assert {p.dtype for p in narrow[0].writer.parameters()} == {torch.float32}
+    assert not narrow[1]["train_loss"].equals(wide[1]["train_loss"])
+    assert narrow[1]["train_loss"].to_numpy() == pytest.approx(wide[1]["train_loss"].to_numpy(), rel=0.1)
 
 
 # ---- tables ------------------------------------------------------------------------------------------------------

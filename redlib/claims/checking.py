@@ -94,8 +94,23 @@ def _of_arithmetic(claim: dict, name: str) -> Verdict:
 def _compare(record: Record, claim: dict, found: Found) -> list[Tried]:
     word, _, number = claim["rule"].partition(" ")
     rows = _rows(record, claim["table"], "variant=" in claim["rows"], found)
-    read = readings_of(rows, claim["rows"], record.labels)
+    read = [*readings_of(rows, claim["rows"], record.labels), *_trained_longer(record, claim)]
     return [compare(here, where, word, float(number)) for where, here in read]
+
+
+def _trained_longer(record: Record, claim: dict) -> list[tuple[dict[str, str], pd.DataFrame]]:
+    """Readings of a main table's number in the systems that `schedule` trains otherwise, if it has such rows."""
+    if claim["table"] not in ("task1", "task2") or "schedule" not in record.tables:
+        return []
+    rows, made = whole(record.tables["schedule"]), []
+    rows = rows[(rows["task"] == claim["table"]) & (rows["configuration"] != "steady")]
+    for name, here in rows.groupby("configuration"):
+        try:
+            read = readings_of(here, claim["rows"], record.labels)
+        except LookupError:  # of a method or a group that it does not have
+            continue
+        made += [({**where, "rate": str(name)}, found) for where, found in read]
+    return made
 
 
 def _rows(record: Record, table: str, every_variant: bool, found: Found) -> pd.DataFrame:

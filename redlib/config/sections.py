@@ -193,6 +193,9 @@ class PlannerTraining(Training):
 
     batch: int = Field(16, gt=0)
     micro_batch: int | None = Field(16, gt=0, description="also the batch of a validation pass")
+    products: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of matrices, while training; bfloat16 (the source, 4.5.5) needs a processor that has it"
+    )
 
 
 class Decomposer(Domain):

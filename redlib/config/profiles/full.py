@@ -1,11 +1,7 @@
 """Profile full: the record, and what the other profiles change."""
 
 from redlib.config.recipes import PlusForm, Recipe, RedPlus, Training
-from redlib.config.sections import (
-    Definition,
-    Profile,
-    Task2,
-)
+from redlib.config.sections import Decomposer, Definition, PlannerTraining, Profile, Task2
 
 _TASK2 = Task2(
     definitions={
@@ -60,4 +56,13 @@ _RED_PLUS = RedPlus(
     steps=_POOLED.model_copy(update={"base_share": 1.0, "seeds": {"structure": 5}}),
 )
 
-FULL = Profile(name="full", task2=_TASK2, red_plus=_RED_PLUS, chosen=_CHOSEN, source=_SOURCE)
+_PROGRAMS = PlannerTraining(lr=1e-3, max_epochs=10, patience=10, monitor="accuracy", products="bfloat16")
+
+FULL = Profile(
+    name="full",
+    task2=_TASK2,
+    decomposer=Decomposer(training=_PROGRAMS),
+    red_plus=_RED_PLUS,
+    chosen=_CHOSEN,
+    source=_SOURCE,
+)
