@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redlib import evaluation, results
+from redlib import evaluation, paths, results
+from redlib.results.provenance import RUNS, record_run
 
 BACKBONE = SimpleNamespace(display="tiny (random weights)", weights_id="abc")
 
@@ -97,6 +98,15 @@ def test_every_row_has_provenance(tmp_path):
     assert not (tmp_path / "other.csv").exists()
     with pytest.raises(LookupError, match=f"no run 'nothing' .* present: {run}"):
         results.resolve(tmp_path, "nothing")
+
+
+@pytest.mark.parametrize("damage", ['{"a": ', "[1, 2]", "\x00"])
+def test_a_damaged_sidecar_is_named_and_stays_as_it_is(tmp_path, damage):
+    sidecar = tmp_path / "full" / RUNS
+    paths.write_text(sidecar, damage)
+    with pytest.raises(ValueError, match=r"full/runs\.json, which says where the tables come from, is damaged"):
+        record_run(sidecar.parent, "new", {})
+    assert sidecar.read_text() == damage
 
 
 def test_a_run_id_depends_on_the_work_and_not_on_its_duration():

@@ -59,9 +59,15 @@ def cpu_model() -> str:
 
 
 def known_runs(folder: Path) -> dict[str, dict]:
-    """Every run in a folder's sidecar."""
+    """Every run in a folder's sidecar; ValueError for a damaged one, which is never written over."""
     sidecar = Path(folder) / RUNS
-    return json.loads(sidecar.read_text()) if sidecar.is_file() else {}
+    if not sidecar.is_file():
+        return {}
+    try:
+        return dict(json.loads(sidecar.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        where = f"{sidecar.parent.name}/{RUNS}"
+        raise ValueError(f"{where}, which says where the tables come from, is damaged ({error}); restore it") from None
 
 
 def record_run(folder: Path, run: str, info: dict) -> None:
