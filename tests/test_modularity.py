@@ -215,6 +215,14 @@ def test_numbers_of_ranges_are_compared_at_equal_rank_and_at_equal_size(profile,
     figures.draw_numbers_of_ranges(found, "smoke")
 
 
+def test_another_number_of_ranges_is_a_stage_of_its_own(profile, s):
+    wider = profile.model_copy(update={"modularity": profile.modularity.model_copy(update={"ranges": (1, 2, 3)})})
+    few, more = ({K: st.key for K, st in modularity_ranges.ranges_stages(p, s).items()} for p in (profile, wider))
+    assert list(more) == ["K=1", "K=2", "K=3", "red"]
+    assert few == {K: key for K, key in more.items() if K != "K=3"}
+    assert len(set(more.values())) == 4
+
+
 # ---- what is said ------------------------------------------------------------------------------------------------
 
 

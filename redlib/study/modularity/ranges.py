@@ -32,22 +32,44 @@ def rank_for(s: Setting, K: int, same: str) -> int:
     return s.recipe.rank if same == "rank" else max(1, round(s.labels.K * s.recipe.rank / K))
 
 
-def ranges_stage(profile: Profile, s: Setting) -> Stage:
-    """predictions.parquet: the long frame with `same` (CAPACITIES), `rank`, `parameters` and `own_range`, the expert of
-    the row; its ranges are the study's."""
+def ranges_stages(profile: Profile, s: Setting) -> dict[str, Stage]:
+    """A stage a number of ranges, `K=<K>`, and `red` with the study's own.
+
+    Each makes predictions.parquet: the long frame with `same` (CAPACITIES), `rank`, `parameters` and `own_range`, the
+    expert of the row; its ranges are the study's.
+    """
     m = profile.modularity
-    config = {"seeds": min(m.seeds, s.seeds), "K": list(m.ranges), "labels": asdict(s.labels)}
-    seconds = 5 + config["seeds"] * s.pool.config["rows"] * len(m.ranges) * 1e-3
-    return Stage(f"numbers of ranges ({s.name})", 1, config, partial(_make, s), inputs(s), seconds, 1 << 24)
+    config = {"seeds": min(m.seeds, s.seeds), "labels": asdict(s.labels)}
+    seconds = 5 + config["seeds"] * s.pool.config["rows"] * 1e-3
+    trained = {
+        f"K={K}": Stage(f"{K} ranges ({s.name})", 1, config | {"K": K}, partial(_train, s), inputs(s), seconds, 1 << 22)
+        for K in m.ranges
+    }
+    return trained | {"red": Stage(f"own ranges ({s.name})", 1, config, partial(_own, s), inputs(s), 5, 1 << 22)}
 
 
-def _make(s: Setting, stage: Stage, out: Path) -> None:
-    bank = reused(stage, stage.config["seeds"])
-    known = Questions.of(Data(s, stage.inputs["base"].folder), s.labels)
-    frames = [frame for K in stage.config["K"] for frame in _with(s, bank, known, equal(s.labels, K))]
-    for seed in range(stage.config["seeds"]):
-        red = Library.of(s.labels, own(bank, seed))
-        frames += [_frame(s, red, known, seed, "red", same, s.recipe.rank, s.labels) for same in CAPACITIES]
+def _train(s: Setting, stage: Stage, out: Path) -> None:
+    bank, known = _reads(s, stage)
+    _save(_with(s, bank, known, equal(s.labels, stage.config["K"])), out)
+
+
+def _own(s: Setting, stage: Stage, out: Path) -> None:
+    bank, known = _reads(s, stage)
+    libraries = [Library.of(s.labels, own(bank, seed)) for seed in range(stage.config["seeds"])]
+    frames = [
+        _frame(s, red, known, seed, "red", same, s.recipe.rank, s.labels)
+        for seed, red in enumerate(libraries)
+        for same in CAPACITIES
+    ]
+    _save(frames, out)
+
+
+def _reads(s: Setting, stage: Stage) -> tuple[Bank, Questions]:
+    """The parts of RED that are kept, and the rows of Task 1."""
+    return reused(stage, stage.config["seeds"]), Questions.of(Data(s, stage.inputs["base"].folder), s.labels)
+
+
+def _save(frames: list[pd.DataFrame], out: Path) -> None:
     pd.concat(frames, ignore_index=True).to_parquet(out / "predictions.parquet")
 
 

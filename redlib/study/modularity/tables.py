@@ -11,7 +11,7 @@ from redlib.config import Profile
 from redlib.evaluation.predictions import align
 from redlib.statistics import Estimate, Resampler, Statistic
 from redlib.study import modularity
-from redlib.study.modularity.ranges import ranges_stage
+from redlib.study.modularity.ranges import ranges_stages
 from redlib.study.settings import Setting
 from redlib.study.stage import Stage
 from redlib.study.writing import save
@@ -49,12 +49,14 @@ def ranges_tables(profile: Profile) -> Stage:
     (`chosen/same=rank`, `chosen/same=parameters`), column `rank` the experts'. Accuracies and changes as in modularity,
     router_accuracy (of the K ranges) and parameters (of all experts)."""
     wanted = modularity.settings(profile)
-    inputs = {s.name: ranges_stage(profile, s) for s in wanted}
+    read = {s.name: ranges_stages(profile, s) for s in wanted}
+    inputs = {f"{name}, {K}": stage for name, stages in read.items() for K, stage in stages.items()}
 
     def make(stage: Stage, out: Path) -> None:
         frames = []
         for s in wanted:
-            predictions = pd.read_parquet(stage.inputs[s.name].folder / "predictions.parquet")
+            folders = [stage.inputs[f"{s.name}, {K}"].folder for K in read[s.name]]
+            predictions = pd.concat([pd.read_parquet(folder / "predictions.parquet") for folder in folders])
             for same, own in predictions.groupby("same"):
                 frame = _frame(list(compared(own, s, (), profile.bootstrap)), s, f"chosen/same={same}")
                 sizes = own.groupby("method")[["rank", "parameters"]].first()
