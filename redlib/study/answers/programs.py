@@ -64,7 +64,7 @@ def modularity(t: Tables) -> str:
 
 
 def ablations(t: Tables) -> str:
-    """How many single changes matter, and which costs most, for both tasks."""
+    """Which single change costs most and which gains most, and how many make no difference, for both tasks."""
     rows = t.rows("ablations", seed="all", split="structure")
     red = set(rows.loc[rows["x"] == 0, "variant"])
     said = []
@@ -72,11 +72,17 @@ def ablations(t: Tables) -> str:
         own = select(rows, task=task, metric=f"{VALUE}_change")
         own = own[own["reference"].isin(red)].drop_duplicates("variant")
         free = ((own["low"] <= 0) & (own["high"] >= 0)).sum()
-        worst = costliest(own, lambda row: f"*{figures.setting_name(row['changed'])}*")
+        best = own.loc[own["value"].idxmax()]
+        gains = f", and {_changed(best)} gains most, {cell(best)}" if best["low"] > 0 else ""
         said.append(
-            f"{begin(PLACES[task])} {free} of {len(own)} single changes of RED make no measurable difference; {worst}."
+            f"{begin(PLACES[task])}, of {len(own)} single changes of RED, {costliest(own, _changed)}{gains}. "
+            f"{free} make no measurable difference."
         )
     return " ".join(said)
+
+
+def _changed(row: pd.Series) -> str:
+    return f"*{figures.setting_name(row['changed'])}*"
 
 
 def red_plus(t: Tables) -> str:
