@@ -7,7 +7,7 @@ import pytest
 from redlib import config, results
 from redlib.study import methods, schedule, table
 
-DEEPER = "falling, layer 2"
+DEEPER = "falling, layer 3"
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def made(tmp_path_factory):
     """The one setting of the smoke profile in each configuration, and the table, in a cache of the module's own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REDLIB_CACHE", str(tmp_path_factory.mktemp("cache")))
-        profile = config.load("smoke", {"bootstrap": 30, "schedule.layers": {"operations": 2}})
+        profile = config.load("smoke", {"bootstrap": 30, "schedule.layers": {"operations": 3}})
         frame = table(profile, "schedule", say=lambda line: None)
         (by_name,) = schedule.settings(profile)
         predicted = {
@@ -70,7 +70,7 @@ def test_a_falling_rate_runs_to_its_end(made):
 def test_another_layer_changes_the_features_and_nothing_else(made):
     by_name, _, predicted = made
     near, deep = by_name["falling"], by_name[DEEPER]
-    assert deep.recipe == near.recipe.model_copy(update={"layer": 2})
+    assert deep.recipe == near.recipe.model_copy(update={"layer": 3})
     assert (deep.seeds, deep.split, deep.pool, deep.methods) == (near.seeds, near.split, near.pool, near.methods)
     told = [of_test(predicted, name, "mlp_full_data")["confidence"] for name in ("falling", DEEPER)]
     assert not told[0].equals(told[1])

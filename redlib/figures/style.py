@@ -147,7 +147,9 @@ class Chart(Figure):
     def png(self) -> bytes:
         """The picture at DPI, as saved."""
         if self._picture is None:
-            self._picture = _printed(self, "png")
+            drawn = io.BytesIO()
+            _print(self, drawn, "png")
+            self._picture = drawn.getvalue()
         return self._picture
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
@@ -245,13 +247,13 @@ def legend_below(fig: Figure, ax: Axes, columns: int = 4) -> None:
 def save(fig: Chart, folder: Path, name: str) -> tuple[Path, Path]:
     """Write <folder>/<name>.png and .svg atomically; the same figure gives the same bytes. Returns both paths."""
     png, svg = (Path(folder) / f"{name}.{kind}" for kind in ("png", "svg"))
-    paths.write_bytes(svg, _printed(fig, "svg"))
+    with paths.atomic_file(svg) as temporary:
+        _print(fig, temporary, "svg")
     paths.write_bytes(png, fig.png)  # last: to matplotlib, drawing the other one changes the figure
     return png, svg
 
 
-def _printed(fig: Figure, kind: str) -> bytes:
-    target, metadata = io.BytesIO(), {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+def _print(fig: Figure, target, kind: str) -> None:
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
     with _LOCK, matplotlib.rc_context(RC):
         fig.savefig(target, format=kind, dpi=DPI, metadata=metadata)
-    return target.getvalue()

@@ -73,10 +73,10 @@ def ablations(t: Tables) -> str:
         own = own[own["reference"].isin(red)].drop_duplicates("variant")
         free = ((own["low"] <= 0) & (own["high"] >= 0)).sum()
         best = own.loc[own["value"].idxmax()]
-        gains = f", and {_changed(best)} gains most, {cell(best)}" if best["low"] > 0 else ""
+        gains = f", {_changed(best)} gains most, {cell(best)}" if best["low"] > 0 else ""
         said.append(
-            f"{begin(PLACES[task])}, of {len(own)} single changes of RED, {costliest(own, _changed)}{gains}. "
-            f"{free} make no measurable difference."
+            f"{begin(PLACES[task])}, of {len(own)} single changes, {costliest(own, _changed)}{gains}; {free} make no "
+            "measurable difference."
         )
     return " ".join(said)
 
