@@ -278,7 +278,7 @@ def _map(ax: Axes, rows: pd.DataFrame, low: int, high: int, scale: dict) -> matp
     ax.set_facecolor("#d0d0d0")
     image = ax.imshow(grid, origin="lower", extent=(*ends, *ends), interpolation="nearest", **scale)
     seen = rows[rows["in_training"] == 1]
-    ax.plot(seen["second"], seen["first"], ".", color=style.INK, markersize=0.9, linestyle="none")
+    ax.plot(seen["second"], seen["first"], ".", color=style.INK, markersize=0.9, linestyle="none", rasterized=True)
     ax.grid(visible=False)
     return image
 

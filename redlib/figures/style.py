@@ -51,7 +51,7 @@ RC = {
     "figure.facecolor": PAPER,
     "savefig.facecolor": PAPER,
 }
-DPI, SHOWN = 150, 100  # dots an inch of a picture, and how many of a page it takes
+DPI, SHOWN = 150, 100  # dots an inch: of what is saved, and of what notebooks show
 _LOCK = threading.RLock()  # matplotlib's settings are global while they are changed
 
 
@@ -127,7 +127,7 @@ def look(name: str) -> Look:
 class Chart(Figure):
     """A figure that notebooks show as a PNG, without pyplot and from any thread.
 
-    What is shown has 256 colours, a third of the bytes, so that executed notebooks stay small; saved files have all.
+    What is shown is smaller and has 256 colours, so that executed notebooks stay small; saved files have all.
     The picture is kept until something in the figure changes: what is saved and then shown is drawn once.
     """
 
@@ -152,10 +152,11 @@ class Chart(Figure):
             self._picture = drawn.getvalue()
         return self._picture
 
-    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+    def _repr_png_(self) -> bytes:
         image, shown = Image.open(io.BytesIO(self.png)).convert("RGB"), io.BytesIO()
+        image = image.resize([side * SHOWN // DPI for side in image.size], Image.Resampling.HAMMING)
         image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(shown, "png")
-        return shown.getvalue(), {"width": round(self.get_figwidth() * SHOWN)}
+        return shown.getvalue()
 
 
 def styled(draw: Callable) -> Callable:
