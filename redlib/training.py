@@ -246,7 +246,8 @@ class _Run:
 
     def _losses(self, index: np.ndarray) -> tuple[Tensor, Tensor]:
         """Cross-entropy and correctness of the rows index (S, B), both (S, B)."""
-        logits = self.module(*self.rows.inputs(index, self.active))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.loop.narrow):
+            logits = self.module(*self.rows.inputs(index, self.active))
         y = self.y[torch.from_numpy(index).to(self.device)]
         loss = F.cross_entropy(logits.flatten(0, -2), y.flatten(), reduction="none", ignore_index=NO_TARGET)
         loss, right = loss.view(y.shape), logits.detach().argmax(-1) == y

@@ -1,10 +1,15 @@
 """The one dial: profiles and dotted overrides."""
 
+import re
+from typing import get_args
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redlib import config
+from redlib import config, nested
+from redlib.config.pictures import Arm
+from redlib.sparse import designs
 
 
 def flat(tree, prefix=""):
@@ -103,3 +108,26 @@ def test_an_unknown_recipe_is_named_with_the_valid_ones():
 def test_only_smoke_is_no_evidence_and_only_record_reads():
     assert [name for name, profile in config.PROFILES.items() if not profile.evidence] == ["smoke"]
     assert {name: profile.reads for name, profile in config.PROFILES.items() if profile.reads} == {"record": "full"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("nested.limit", 3, "greater than or equal to 40"),
+        ("nested.arms", [], "at least 1 item"),
+        ("nested.arms", ["nested", "wide"], "'nested', 'gate', 'random'"),
+        ("nested.budgets", [0.5, 2.0], "less than or equal to 1"),
+        ("sparse.widths", [13], "multiple of 8"),
+        ("modularity.ranges", [0], "greater than 0"),
+        ("ablations.base_shares", [0.0], "greater than 0"),
+        ("red_plus.parts.readouts", ["cubic"], "'fourier', 'digits' or 'linear'"),
+    ],
+)
+def test_a_list_that_no_run_could_use_is_refused_before_it_starts(field, value, said):
+    with pytest.raises(ValueError, match=rf"field '{re.escape(field)}(\.\d)?': .*{re.escape(said)}"):
+        config.load("smoke", {field: value})
+
+
+def test_what_profiles_may_name_is_what_the_rooms_have():
+    assert set(get_args(Arm)) == set(nested.ARMS)
+    assert 8 == 2 * designs.HEADS

@@ -135,6 +135,16 @@ def test_a_member_of_a_base_is_what_it_is_alone(make):
     torch.testing.assert_close(models.take(many, [2])(*x)[0], many(*x)[2], atol=1e-5, rtol=1e-5)
 
 
+def test_narrow_products_round_what_light_layers_say_and_leave_gradients_wide():
+    base, inputs = light([3]), tokens()
+    with torch.autocast("cpu", torch.bfloat16):
+        narrow = base(*inputs)
+    narrow.square().mean().backward()
+    wide = base(*inputs).detach()
+    assert narrow.dtype == torch.float32 and {p.grad.dtype for p in base.parameters()} == {torch.float32}
+    assert 0 < (narrow - wide).abs().max() < 0.05 * wide.abs().max()
+
+
 def test_a_light_base_refuses_long_texts_and_heads_that_do_not_divide_its_width():
     with pytest.raises(ValueError, match="a text of 7 tokens is longer than the 4 positions of these layers"):
         light([1], positions=4)(*tokens())

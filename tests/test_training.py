@@ -191,3 +191,17 @@ def test_the_rate_scales_every_step(problem):
     training.fit(once, rows_of(x, y), loop, lambda done: 1.0)
     training.fit(plain, rows_of(x, y), loop)
     assert torch.equal(once.weight, plain.weight)
+
+
+def test_narrow_products_round_the_way_and_leave_weights_and_the_optimiser_wide(problem):
+    x, y = problem
+    banks, losses = [], []
+    for products in ("float32", "bfloat16"):
+        loop = config.LongTraining(lr=0.01, batch=16, max_epochs=4, patience=4, products=products)
+        bank = MLPBank([3], D, 16, C)
+        losses.append(training.fit(bank, rows_of(x, y), loop)["train_loss"].to_numpy())
+        banks.append(bank)
+    assert {p.dtype for p in banks[1].parameters()} == {torch.float32}
+    assert (losses[0] != losses[1]).all()
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
+    assert not config.Training().narrow and not config.PlannerTraining().narrow

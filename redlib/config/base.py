@@ -1,6 +1,10 @@
 """What every section of a profile is made of."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Config(BaseModel):

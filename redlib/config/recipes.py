@@ -1,13 +1,15 @@
 """How parts are trained and what a recipe is: the sections that other sections are made of."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, PositiveInt
 
-from redlib.config.base import Config
+from redlib.config.base import Config, Share
 
 Split = Literal["text", "structure", "phrasing"]
 Pooling = Literal["mean", "mean_skip_first", "last"]
+Readout = Literal["fourier", "digits", "linear"]
+RouterTarget = Literal["range", "value", "both"]
 PlusTask = Literal["task1", "task2"]
 PlusQuestion = Literal[
     *("readout", "depth", "token_layers", "data", "base_share", "foreign_share", "rank", "router_target", "experts")
@@ -24,6 +26,23 @@ class Training(Config):
     max_epochs: int = Field(60, gt=0)
     patience: int = Field(3, gt=0, description="epochs without a better validation score before stopping")
     monitor: Literal["loss", "accuracy"] = Field("loss", description="the validation score")
+
+    @property
+    def narrow(self) -> bool:
+        """Whether products of matrices are made in bfloat16; weights and sums of gradients stay float32."""
+        return False
+
+
+class LongTraining(Training):
+    """Training of layers over tokens: long enough for the precision of its products to matter."""
+
+    products: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of matrices, while training; bfloat16 (the source, 4.5.5) needs a processor that has it"
+    )
+
+    @property
+    def narrow(self) -> bool:
+        return self.products == "bfloat16"
 
 
 class Recipe(Config):
@@ -51,11 +70,12 @@ class PlusForm(Recipe):
     layers: int = Field(0, ge=0, description="light layers over token states; 0: a small network on pooled features")
     heads: int = Field(6, gt=0, description="attention heads of a light layer")
     positions: int = Field(128, gt=0, description="tokens of a text, at most, that light layers read")
-    readout: Literal["fourier", "digits", "linear"] = Field("fourier", description="how the classifier says a value")
+    readout: Readout = Field("fourier", description="how the classifier says a value")
     periods: tuple[int, ...] = Field((2, 5, 10, 20, 50, 100, 200), description="of the Fourier readout")
     groups: int | None = Field(None, gt=1, description="experts, each for as many texts; None: one a range")
+    base: LongTraining = LongTraining()
     foreign_share: float = Field(0.25, ge=0, lt=1, description="share of an expert's rows that are of other ranges")
-    router_target: Literal["range", "value", "both"] = Field(
+    router_target: RouterTarget = Field(
         "range", description="of the router: the expert's range; the answer, through the frozen experts; both"
     )
     seeds: dict[Split, int] = Field({"structure": 5, "text": 1, "phrasing": 2})
@@ -80,15 +100,15 @@ class PlusParts(Config):
             ),
         }
     )
-    readouts: tuple[str, ...] = ("linear", "digits")
+    readouts: tuple[Readout, ...] = ("linear", "digits")
     depths: dict[PlusTask, tuple[int, ...]] = Field({"task1": (0, 2, 4, 12, 16), "task2": (0, 4, 12)})
-    token_layers: tuple[int, ...] = (0, 1)
-    data: tuple[int, ...] = Field((1_600, 3_200, 6_400), description="training rows of all parts")
-    base_shares: tuple[float, ...] = (0.1, 0.5, 1.0)
-    foreign_shares: tuple[float, ...] = (0.0, 0.25, 0.5)
-    ranks: tuple[int, ...] = (8, 24, 144)
-    router_targets: tuple[str, ...] = ("range", "value", "both")
-    experts: tuple[int, ...] = (2, 10, 20)
+    token_layers: tuple[NonNegativeInt, ...] = (0, 1)
+    data: tuple[PositiveInt, ...] = Field((1_600, 3_200, 6_400), description="training rows of all parts")
+    base_shares: tuple[Share, ...] = (0.1, 0.5, 1.0)
+    foreign_shares: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0, 0.25, 0.5)
+    ranks: tuple[PositiveInt, ...] = (8, 24, 144)
+    router_targets: tuple[RouterTarget, ...] = ("range", "value", "both")
+    experts: tuple[PositiveInt, ...] = (2, 10, 20)
 
 
 class PlusBeyond(Config):
@@ -99,9 +119,13 @@ class PlusBeyond(Config):
     operands: tuple[int, int] = (2, 99)
     hi: int = Field(200, description="the largest value that the readout is asked for")
     edges: tuple[int, ...] = (40, 80, 120, 160)
-    data: tuple[int, ...] = Field((1_600, 12_800), description="wide training rows, where all parts are trained anew")
+    data: tuple[PositiveInt, ...] = Field(
+        (1_600, 12_800), description="wide training rows, where all parts are trained anew"
+    )
     seeds: int = Field(3, gt=0, description="at most those of the structure split")
-    widths: tuple[int, ...] = Field((5, 10, 20, 25, 33, 50), description="values of a range, of other partitions")
+    widths: tuple[PositiveInt, ...] = Field(
+        (5, 10, 20, 25, 33, 50), description="values of a range, of other partitions"
+    )
     shifts: int = Field(4, gt=0, description="places of the first boundary, of every width")
 
 

@@ -1,14 +1,15 @@
 """The sections of a profile: what can be set, of which type, and what it means."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from redlib.config.base import Config
+from redlib.config.base import Config, Share
 from redlib.config.pictures import Nested
-from redlib.config.recipes import Pooling, Recipe, RedPlus, Split, Training
+from redlib.config.recipes import LongTraining, Pooling, Recipe, RedPlus, Split, Training
 
 PARTS = ("train", "validation", "test")
+Width = Annotated[int, Field(gt=0, multiple_of=8)]  # four heads, each of an even number of features
 
 
 class BackboneConfig(Config):
@@ -34,7 +35,7 @@ class Task1(Domain):
     seeds: dict[Split, int] = Field({"text": 5, "structure": 5, "phrasing": 2}, description="seeds of recipe chosen")
     source_seeds: dict[Split, int] = Field({"text": 2, "structure": 2}, description="seeds of recipe source")
     curve_seeds: int = Field(3, gt=0, description="seeds of learning curves, at most those of the split")
-    curve_rows: tuple[int, ...] = Field((1_000, 4_000, 16_000), description="training rows of learning curves")
+    curve_rows: tuple[PositiveInt, ...] = Field((1_000, 4_000, 16_000), description="training rows of learning curves")
 
 
 class Definition(Config):
@@ -81,7 +82,7 @@ class Selection(Config):
 
     layers: tuple[int, ...] = (1, 2, 3, 4, 6, 8)
     poolings: tuple[Pooling, ...] = ("mean", "mean_skip_first", "last")
-    ranks: tuple[int, ...] = (36, 72, 144, 288)
+    ranks: tuple[PositiveInt, ...] = (36, 72, 144, 288)
     seeds: int = Field(2, gt=0)
 
 
@@ -133,7 +134,7 @@ class Arithmetic(Config):
     rows: int = Field(6_000, gt=0, description="texts of Task 1")
     operator_rows: int = Field(5_000, gt=0, description="texts of Task 2 (single_heavy); of one operation are used")
     layers: tuple[int, ...] = Field((0, 1, 2, 4, 6, 8, 12, 16, 20, 24, 28, -1), description="and the recipe's own")
-    periods: tuple[int, ...] = Field((2, 5, 10, 50, 100), description="of Fourier components")
+    periods: tuple[PositiveInt, ...] = Field((2, 5, 10, 50, 100), description="of Fourier components")
     network_sites: tuple[str, ...] = Field(("pooled", "last_token"), description="where 2-layer probes read, too")
     hidden: int = Field(256, gt=0)
     seeds: int = Field(2, gt=0)
@@ -174,28 +175,29 @@ class Ablations(Config):
             "text": ("residual", "experts", "rank"),
         }
     )
-    experts: tuple[int, ...] = Field((1, 2, 10, 20), description="numbers of experts, for ranges of as many texts")
-    ranks: tuple[int, ...] = (288, 144, 72, 36, 18, 9, 4, 2, 1)
-    router_hidden: tuple[int, ...] = (0, 16, 64, 1024)
-    base_shares: tuple[float, ...] = (0.01, 0.05, 0.5, 1.0)
+    experts: tuple[PositiveInt, ...] = Field(
+        (1, 2, 10, 20), description="numbers of experts, for ranges of as many texts"
+    )
+    ranks: tuple[PositiveInt, ...] = (288, 144, 72, 36, 18, 9, 4, 2, 1)
+    router_hidden: tuple[NonNegativeInt, ...] = (0, 16, 64, 1024)
+    base_shares: tuple[Share, ...] = (0.01, 0.05, 0.5, 1.0)
     layers: tuple[int, ...] = (1, 2, 8, 16, -1)
     poolings: tuple[Pooling, ...] = ("mean_skip_first", "last")
-    expert_shares: tuple[float, ...] = (0.01, 0.05, 0.1, 0.5)
+    expert_shares: tuple[Share, ...] = (0.01, 0.05, 0.1, 0.5)
     readout_hidden: int = Field(256, gt=0, description="hidden units of the classifier that is not linear")
-    top: tuple[int, ...] = Field((1, 2, 3), description="how many of the weights count")
-    balance: tuple[float, ...] = Field((0.1, 1.0), description="weights of the loss that asks for equal loads")
-    tuned_layers: tuple[int, ...] = (0, 1, 3)
+    top: tuple[PositiveInt, ...] = Field((1, 2, 3), description="how many of the weights count")
+    balance: tuple[NonNegativeFloat, ...] = Field(
+        (0.1, 1.0), description="weights of the loss that asks for equal loads"
+    )
+    tuned_layers: tuple[NonNegativeInt, ...] = (0, 1, 3)
     tuned_epochs: int = Field(6, gt=0, description="of a base that tunes layers, at most: all of them in three hours")
 
 
-class PlannerTraining(Training):
+class PlannerTraining(LongTraining):
     """Training of a planner: batches are of programs, and the learning rate falls to a tenth along half a cosine."""
 
     batch: int = Field(16, gt=0)
     micro_batch: int | None = Field(16, gt=0, description="also the batch of a validation pass")
-    products: Literal["float32", "bfloat16"] = Field(
-        "float32", description="of matrices, while training; bfloat16 (the source, 4.5.5) needs a processor that has it"
-    )
 
 
 class Decomposer(Domain):
@@ -212,7 +214,7 @@ class Decomposer(Domain):
 class Sparse(Config):
     """Sparse mixtures against dense transformers: the models, their training, and what is measured of them."""
 
-    width: int = Field(128, gt=0)
+    width: Width = 128
     layers: int = Field(2, gt=0)
     experts: int = Field(4, gt=1, description="experts of a layer; twice as many of half the size in the top-2 model")
     specialists: tuple[PositiveInt, ...] = (3, 4)
@@ -226,8 +228,12 @@ class Sparse(Config):
     new: int = Field(16, gt=1, description="tokens of an answer")
     batches: tuple[PositiveInt, ...] = Field((1, 8, 32), min_length=1)
     repeats: int = Field(5, gt=0)
-    widths: tuple[PositiveInt, ...] = Field((128, 256, 512, 1024), description="of untrained models, for growth")
-    expert_counts: tuple[PositiveInt, ...] = Field((2, 4, 8, 16), description="of untrained models, for growth")
+    widths: tuple[Width, ...] = Field(
+        (128, 256, 512, 1024), min_length=1, description="of untrained models, for growth"
+    )
+    expert_counts: tuple[PositiveInt, ...] = Field(
+        (2, 4, 8, 16), min_length=1, description="of untrained models, for growth"
+    )
     pretrained: tuple[str, ...] = Field(("smollm2-135m", "qwen3-0.6b"), description="those at hand are measured")
     price: float = Field(0.526, gt=0, description="of an hour of the machine; set your own")
 
@@ -236,7 +242,9 @@ class Modularity(Config):
     """Robustness of RED on Task 1 to changes of its experts (the source, 4.4.4), and how many ranges there are."""
 
     seeds: int = Field(3, gt=0, description="at most those of the split")
-    ranges: tuple[int, ...] = Field(tuple(range(1, 11)), description="numbers of ranges of equal width")
+    ranges: tuple[PositiveInt, ...] = Field(
+        tuple(range(1, 11)), min_length=1, description="numbers of ranges of equal width"
+    )
 
 
 class Profile(Config):

@@ -14,11 +14,8 @@ from redlib.decomposer.layers import Tokens, run
 class Writer(nn.Module):
     """States at the boundary -> logits of the program's next tokens.
 
-    The readout starts as the backbone's own embeddings of the program tokens. `narrow`: products of matrices are made
-    in bfloat16 (1.5 times as fast where the processor has it), weights and sums of gradients stay float32.
+    The readout starts as the backbone's own embeddings of the program tokens.
     """
-
-    narrow = False
 
     def __init__(self, top: Top, readout: Tensor, longest: int) -> None:
         super().__init__()
@@ -40,8 +37,7 @@ class Writer(nn.Module):
         zero behind the end of a text."""
         row, position = mask.nonzero(as_tuple=True)
         asked = (position >= starts[row]).nonzero()[:, 0]
-        with torch.autocast(states.device.type, torch.bfloat16, enabled=self.narrow):
-            logits = self.say(states[mask], Tokens(row, position, len(mask)), asked=asked)
+        logits = self.say(states[mask], Tokens(row, position, len(mask)), asked=asked)
         where = (row[asked], position[asked] - starts[row[asked]])
         return logits.new_zeros(len(mask), self.longest, logits.shape[-1]).index_put(where, logits)[None]
 

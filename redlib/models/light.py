@@ -62,7 +62,8 @@ class LightLayer(nn.Module):
         S, (B, T), w = len(x), mask.shape, x.shape[-1]
         padded = x.new_zeros(S, B * T, 3 * w).index_copy(1, there, self.qkv(self.before(x)))
         split = padded.view(S * B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        seen = F.scaled_dot_product_attention(*split, attn_mask=mask.repeat(S, 1)[:, None, None])
+        with torch.autocast(x.device.type, enabled=False):  # a CPU's backward pass is slow in bfloat16
+            seen = F.scaled_dot_product_attention(*split, attn_mask=mask.repeat(S, 1)[:, None, None])
         x = x + self.out(seen.transpose(1, 2).reshape(S, B * T, w).index_select(1, there))
         return x + self.down(F.gelu(self.up(self.between(x))))
 

@@ -63,7 +63,9 @@ class Tuned(nn.Module):
         self.base, self.bank = base, classifier
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        return self.bank(self.base(states, mask))
+        h = self.base(states, mask)
+        with torch.autocast(h.device.type, enabled=False):  # a few products, and what they say is close together
+            return self.bank(h)
 
 
 def make_base(s: Setting, out: Path) -> None:

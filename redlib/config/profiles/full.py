@@ -1,6 +1,6 @@
 """Profile full: the record, and what the other profiles change."""
 
-from redlib.config.recipes import PlusForm, Recipe, RedPlus, Training
+from redlib.config.recipes import LongTraining, PlusForm, Recipe, RedPlus, Training
 from redlib.config.sections import Decomposer, Definition, PlannerTraining, Profile, Task2
 
 _TASK2 = Task2(
@@ -38,7 +38,7 @@ _POOLED = PlusForm(
     width=512,
     rank=72,
     base_share=0.5,
-    base=Training(lr=2e-3, weight_decay=0.1, batch=128, max_epochs=30, patience=30, monitor="accuracy"),
+    base=LongTraining(lr=2e-3, weight_decay=0.1, batch=128, max_epochs=30, patience=30, monitor="accuracy"),
     experts=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
     routers=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
 )
@@ -49,7 +49,7 @@ _RED_PLUS = RedPlus(
         layers=2,
         rank=48,
         base_share=1.0,
-        base=Training(lr=1e-3, weight_decay=0.01, batch=128, max_epochs=18, patience=18, monitor="accuracy"),
+        base=LongTraining(lr=1e-3, weight_decay=0.01, batch=128, max_epochs=18, patience=18, monitor="accuracy"),
         experts=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
         routers=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
     ),

@@ -126,9 +126,7 @@ def fit(profile: Profile, stage: Stage, loop: Training, most: int | None = None)
         "planner",
         member_seeds(f"planner/{split}", [seed]),
     )
-    planner.writer.narrow = loop.products == "bfloat16"
     history = training.fit(planner.writer, rows, loop, lambda done: training.half_cosine(done, FINAL_RATE))
-    planner.writer.narrow = False  # what it says is said in float32
     return planner, history
 
 
