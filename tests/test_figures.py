@@ -182,14 +182,20 @@ def test_what_is_saved_and_shown_is_drawn_once_and_again_when_it_changes(tables,
     assert drawn == ["svg", "png", "png", "svg", "png"]
 
 
-def test_what_notebooks_show_is_the_saved_picture_smaller_in_nearly_the_same_colours(tables):
+def test_what_is_saved_and_shown_is_the_picture_in_nearly_the_same_colours(tables):
     fig = figures.draw_toy_mixing(tables["toy"])
-    data = fig._repr_png_()
-    saved, shown = (Image.open(io.BytesIO(one)).convert("RGB") for one in (fig.png, data))
-    assert len(data) < 0.5 * len(fig.png)
-    assert shown.width == round(100 * fig.get_figwidth())
-    before, after = (np.asarray(one, int) for one in (saved.resize(shown.size, Image.Resampling.HAMMING), shown))
-    assert np.abs(before - after).max() <= 24
+    saved, shown = (Image.open(io.BytesIO(one)) for one in (fig.png, fig._repr_png_()))
+    assert saved.info["dpi"] == pytest.approx((150, 150), abs=0.1)
+    assert (saved.width, shown.width) == (round(150 * fig.get_figwidth()), round(100 * fig.get_figwidth()))
+    whole = io.BytesIO()
+    fig.savefig(whole, format="png", dpi=150)
+    picture = Image.open(whole).convert("RGB")
+    assert len(fig._repr_png_()) < len(fig.png) < 0.5 * len(whole.getvalue())
+    for one in (saved, shown):
+        own = (
+            np.asarray(image, int) for image in (picture.resize(one.size, Image.Resampling.HAMMING), one.convert("RGB"))
+        )
+        assert np.abs(np.subtract(*own)).max() <= 24
 
 
 def test_figures_drawn_in_threads_are_the_same_as_alone(tables):

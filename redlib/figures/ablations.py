@@ -27,7 +27,7 @@ TITLES = {
 WORDS = {  # a setting and its value in words
     "mixing": lambda v: f"mixed as {v}",
     "arm": lambda v: LABELS[v].removeprefix("+ ").rpartition(": ")[2],  # without the steps that led to it
-    "experts": lambda v: f"K = {v}",
+    "experts": lambda v: f"K = {v}" if v != "1" else "K = 1, one for all",
     "rank": lambda v: f"rank {v}",
     "router_hidden": lambda v: f"{v} hidden units" if v != "0" else "linear router",
     "base_share": lambda v: f"base on {float(v):.0%} of the rows",

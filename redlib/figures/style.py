@@ -52,6 +52,7 @@ RC = {
     "savefig.facecolor": PAPER,
 }
 DPI, SHOWN = 150, 100  # dots an inch: of what is saved, and of what notebooks show
+COLOURS = 256
 _LOCK = threading.RLock()  # matplotlib's settings are global while they are changed
 
 
@@ -127,11 +128,11 @@ def look(name: str) -> Look:
 class Chart(Figure):
     """A figure that notebooks show as a PNG, without pyplot and from any thread.
 
-    What is shown is smaller and has 256 colours, so that executed notebooks stay small; saved files have all.
-    The picture is kept until something in the figure changes: what is saved and then shown is drawn once.
+    Pictures have the COLOURS that tell them best, so that a study's worth of them stays small; what is shown is
+    smaller, too. The picture is kept until something in the figure changes: what is saved and then shown is drawn once.
     """
 
-    _picture: bytes | None = None
+    _picture: Image.Image | None = None
 
     @property
     def stale(self) -> bool:
@@ -144,19 +145,28 @@ class Chart(Figure):
             self._picture = None
 
     @property
-    def png(self) -> bytes:
-        """The picture at DPI, as saved."""
+    def picture(self) -> Image.Image:
+        """The picture at DPI, in all its colours."""
         if self._picture is None:
             drawn = io.BytesIO()
-            _print(self, drawn, "png")
-            self._picture = drawn.getvalue()
+            _print(self, drawn, "png", pil_kwargs={"compress_level": 0})
+            self._picture = Image.open(drawn).convert("RGB")
         return self._picture
 
+    @property
+    def png(self) -> bytes:
+        """The picture at DPI, as saved."""
+        return _few_colours(self.picture, DPI)
+
     def _repr_png_(self) -> bytes:
-        image, shown = Image.open(io.BytesIO(self.png)).convert("RGB"), io.BytesIO()
-        image = image.resize([side * SHOWN // DPI for side in image.size], Image.Resampling.HAMMING)
-        image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(shown, "png")
-        return shown.getvalue()
+        size = [side * SHOWN // DPI for side in self.picture.size]
+        return _few_colours(self.picture.resize(size, Image.Resampling.HAMMING), SHOWN)
+
+
+def _few_colours(image: Image.Image, dpi: int) -> bytes:
+    drawn = io.BytesIO()
+    image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(drawn, "png", dpi=(dpi, dpi))
+    return drawn.getvalue()
 
 
 def styled(draw: Callable) -> Callable:
@@ -249,12 +259,11 @@ def save(fig: Chart, folder: Path, name: str) -> tuple[Path, Path]:
     """Write <folder>/<name>.png and .svg atomically; the same figure gives the same bytes. Returns both paths."""
     png, svg = (Path(folder) / f"{name}.{kind}" for kind in ("png", "svg"))
     with paths.atomic_file(svg) as temporary:
-        _print(fig, temporary, "svg")
+        _print(fig, temporary, "svg", metadata={"Date": None, "Creator": None})
     paths.write_bytes(png, fig.png)  # last: to matplotlib, drawing the other one changes the figure
     return png, svg
 
 
-def _print(fig: Figure, target, kind: str) -> None:
-    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+def _print(fig: Figure, target, kind: str, **more) -> None:
     with _LOCK, matplotlib.rc_context(RC):
-        fig.savefig(target, format=kind, dpi=DPI, metadata=metadata)
+        fig.savefig(target, format=kind, dpi=DPI, **more)
