@@ -120,7 +120,8 @@ def test_top_layers_have_the_gradients_of_the_unfrozen_decoder(tiny):
     (whole(input_ids=ids, use_cache=False).last_hidden_state @ weigh)[mask].square().sum().backward()
     gradients = dict(top.named_parameters())
     for name, parameter in [*whole.layers[2:].named_parameters(prefix="layers"), ("norm.weight", whole.norm.weight)]:
-        torch.testing.assert_close(gradients[name].grad, parameter.grad, msg=name)
+        near = 1e-6 * float(parameter.grad.abs().max())  # texts are laid end to end: other sums of the same numbers
+        torch.testing.assert_close(gradients[name].grad, parameter.grad, rtol=1e-5, atol=near, msg=name)
 
 
 def test_training_the_top_leaves_the_backbone_alone(tiny):
@@ -137,7 +138,7 @@ def test_training_the_top_leaves_the_backbone_alone(tiny):
 
 def test_no_top_layers_means_states_as_they_are(tiny):
     states = torch.randn(1, 3, tiny.hidden_size)
-    assert torch.equal(tiny.top(0)(states), states)
+    assert torch.equal(tiny.top(0)(states, torch.ones(1, 3, dtype=torch.bool)), states)
 
 
 def test_a_tree_mask_lets_branches_ignore_each_other(tiny):

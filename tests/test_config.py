@@ -130,4 +130,4 @@ def test_a_list_that_no_run_could_use_is_refused_before_it_starts(field, value, 
 
 def test_what_profiles_may_name_is_what_the_rooms_have():
     assert set(get_args(Arm)) == set(nested.ARMS)
-    assert 8 == 2 * designs.HEADS
+    assert 2 * designs.HEADS == 8

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from redlib import backbone, config, decomposer, modules, phrasing, training
+from redlib.backbone.layers import Tokens, room, run
 from redlib.datasets import decomposer as data
 from redlib.decomposer import Grammar, Sequences, Symbolic, Writer, Written, errors, greedy
 from redlib.decomposer.grammar import REFUSED, START, WHOLE
-from redlib.decomposer.layers import Tokens, room, run
 from redlib.expressions import Expression, LabelSpace
 from redlib.features import token_states
 from redlib.models import LinearBank
@@ -274,7 +274,11 @@ def one_by_one(planner, prompt, restricted):
     while len(tokens) < grammar.longest:
         ids = torch.tensor([[*prompt, *grammar.tokens[tokens].tolist()]])
         states = bone.run(ids, keep=[bone.boundary])[bone.boundary]
-        logits = planner.writer.readout(planner.writer.top(states))[0, -1]
+        top = planner.writer.top
+        rotary = top.rotary(states, torch.arange(states.shape[1])[None])
+        for layer in top.layers:
+            states = layer(states, attention_mask=None, position_embeddings=rotary)
+        logits = planner.writer.readout(top.norm(states))[0, -1]
         if restricted:
             logits = logits.masked_fill(~torch.from_numpy(grammar.allowed[state]), -torch.inf)
         log, token = logits.log_softmax(-1).max(-1)

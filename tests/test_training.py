@@ -204,4 +204,4 @@ def test_narrow_products_round_the_way_and_leave_weights_and_the_optimiser_wide(
     assert {p.dtype for p in banks[1].parameters()} == {torch.float32}
     assert (losses[0] != losses[1]).all()
     assert losses[1] == pytest.approx(losses[0], rel=0.02)
-    assert not config.Training().narrow and not config.PlannerTraining().narrow
+    assert not any(loop.narrow for loop in (config.Training(), config.PlannerTraining()))

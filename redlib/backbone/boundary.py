@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from redlib.backbone import layers as end_to_end
+
 
 class Backbone:
     """A decoder with its tokenizer and its freeze boundary: layers below it are computed once and never trained."""
@@ -89,11 +91,14 @@ class Backbone:
         if not wanted or wanted[0][1] < start:
             raise ValueError(f"layers {[index for index, _ in wanted]} cannot be computed from layer {start}")
         attention = attention_mask(mask, states.dtype)
-        rotary = self.model.rotary_emb(states, _positions(states, positions))
+        if positions is None:
+            positions = torch.arange(states.shape[1], device=states.device)[None]
+        rotary = self.model.rotary_emb(states, positions)
         kept = {}
         reached = start
         for index, layer in wanted:
-            states = run_layers(self.model.layers[reached:layer], states, attention, rotary)
+            for decoder in self.model.layers[reached:layer]:
+                states = decoder(states, attention_mask=attention, position_embeddings=rotary)
             if layer == self.layers and reached < layer:
                 states = self.model.norm(states)
             kept[index] = states
@@ -118,19 +123,16 @@ class Top(nn.Module):
         self.norm = norm
         self.rotary = rotary
 
-    def forward(self, states: Tensor, mask: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
-        """States (B, T, d) at the boundary and their mask, as for `Backbone.run`, to final states (B, T, d)."""
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """States (B, T, d) at the boundary and their mask (B, T), true at the tokens of right-padded rows, to final
+        states (B, T, d), zero behind the end of a text: no product is spent on padding."""
         if not self.layers:  # above the last layer, states are normed already
-            return states
-        rotary = self.rotary(states, _positions(states, positions))
-        return self.norm(run_layers(self.layers, states, attention_mask(mask, states.dtype), rotary))
-
-
-def run_layers(layers: Iterable[nn.Module], states: Tensor, attention: Tensor | None, rotary: Any) -> Tensor:
-    """States (B, T, d) after the given decoder layers."""
-    for layer in layers:
-        states = layer(states, attention_mask=attention, position_embeddings=rotary)
-    return states
+            return states * mask[..., None]
+        _check_padding(mask)
+        row, position = mask.nonzero(as_tuple=True)
+        tokens = end_to_end.Tokens(row, position, len(mask))
+        said = self.norm(end_to_end.run(self.layers, self.rotary, states[mask], tokens))
+        return torch.zeros_like(states).index_put((row, position), said)
 
 
 def attention_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -143,14 +145,12 @@ def attention_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask.dtype != torch.bool or mask.dim() not in (2, 3):
         raise ValueError(f"mask must be boolean (B, T) or (B, T, T), got {mask.dtype} {tuple(mask.shape)}")
     if mask.dim() == 2:
-        if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
-            raise ValueError("a (B, T) mask must be padded on the right")
+        _check_padding(mask)
         return None
     additive = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return additive.masked_fill_(~mask, torch.finfo(dtype).min)[:, None]
 
 
-def _positions(states: Tensor, positions: Tensor | None) -> Tensor:
-    if positions is not None:
-        return positions
-    return torch.arange(states.shape[1], device=states.device)[None]
+def _check_padding(mask: Tensor) -> None:
+    if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+        raise ValueError("a (B, T) mask must be padded on the right")

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from redlib.backbone import Backbone
+from redlib.backbone.layers import Tokens, room, run
 from redlib.decomposer.grammar import START, WHOLE, Grammar
-from redlib.decomposer.layers import Tokens, room, run
 from redlib.decomposer.writer import Writer
 from redlib.features.forward import parallel
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from redlib import modules, phrasing
 from redlib.backbone import Backbone
+from redlib.backbone.layers import Tokens
 from redlib.decomposer import errors, queries
 from redlib.decomposer.decoding import Written, greedy
 from redlib.decomposer.grammar import Grammar
-from redlib.decomposer.layers import Tokens
 from redlib.decomposer.sequences import prompts
 from redlib.decomposer.writer import Writer
 from redlib.programs import Program

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from redlib.backbone import Backbone, Top
+from redlib.backbone.layers import Tokens, run
 from redlib.decomposer.grammar import Grammar
-from redlib.decomposer.layers import Tokens, run
 
 
 class Writer(nn.Module):

@@ -203,5 +203,4 @@ class TokenBase(nn.Module):
         self.top.norm.requires_grad_(False)
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        h = self.top(states, mask) * mask[..., None]
-        return (h.sum(1) / mask.sum(1, keepdim=True))[None]
+        return (self.top(states, mask).sum(1) / mask.sum(1, keepdim=True))[None]
