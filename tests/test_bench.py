@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from redlib import backbone, bench, config, cost, paths
-from redlib.bench import decode, experts, features, gpu, growth, measuring, memory, query, train
+from redlib.bench import decode, experts, features, gpu, growth, layers, measuring, memory, query, train
 from redlib.bench.measuring import COLUMNS
-from redlib.models import mix
+from redlib.models import TokenBase, mix
 from redlib.study import methods, task1
 
 HALVES = ("float32", "bfloat16")
@@ -99,6 +99,22 @@ def test_experts_side_by_side_one_by_one_and_folded_are_the_same_sum(K, B, d):
         folded = experts.folded(experts.fold(bank), h, alpha)
     torch.testing.assert_close(one_by_one, batched, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(folded, batched, rtol=1e-5, atol=1e-5)
+
+
+def test_layers_bench_compares_padded_end_to_end_and_narrow_steps(results, monkeypatch):
+    monkeypatch.setattr(layers, "SECONDS", 0.001)
+    frame = layers.run(rounds=1, backbone="tiny", steps=("single_heavy",), write=True)
+    top, light = (f"single_heavy, {kind}" for kind in ("64 texts/top layers", "128 texts/light layers"))
+    assert {(top, "over_padded"), (top, "seconds_padded"), (light, "seconds_float32")} <= cells(frame)
+    assert {(case, "bfloat16_over_float32") for case in (top, light)} <= cells(frame)
+    assert (pd.read_csv(results / "layers.csv")["value"] > 0).all()
+
+
+def test_padded_and_end_to_end_tokens_are_the_same_base():
+    model = backbone.load("tiny")
+    top, mask = model.top(2), torch.arange(6) < torch.tensor([6, 2, 4])[:, None]
+    states = torch.randn(3, 6, model.hidden_size) * mask[..., None]
+    torch.testing.assert_close(layers.Padded(top)(states, mask), TokenBase(top)(states, mask), rtol=1e-4, atol=1e-5)
 
 
 def test_growth_bench_fits_an_exponent_to_every_axis(results, monkeypatch):

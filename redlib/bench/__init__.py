@@ -14,6 +14,7 @@ BENCHES = {
     "train": "base, experts and router from cached features against the Hugging Face Trainer and peft",
     "experts": "all experts in one batched product against a loop",
     "seeds": "all seeds and experts of a setting trained together against one after another",
+    "layers": "a training step of layers over tokens: end to end against padded, bfloat16 against float32",
     "query": "an explained question, and what RED adds to the backbone's pass",
     "decode": "decomposer queries against plain generate of transformers",
     "growth": "cost against rows, experts, rank and tokens, with fitted exponents",

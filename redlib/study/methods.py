@@ -45,7 +45,7 @@ def tuned_stage(s: Setting, seed: int) -> Stage:
         {**_base_config(s), "seed": seed},
         lambda stage, out: parts.make_tuned_base(s, seed, out),
         _inputs(s),
-        2 + rows * (s.recipe.base.max_epochs * (s.recipe.base_share * 0.008 + 0.0004) + 0.004),
+        2 + rows * (s.recipe.base.max_epochs * (s.recipe.base_share * 0.006 + 0.0003) + 0.003),
         rows * 2304,
     )
 
