@@ -22,7 +22,7 @@ from redlib.study.parts import Tuned
 LABELS = LabelSpace()
 EARLY = 8  # where light layers read the trunk
 BATCHES = 4
-SECONDS = 2.0  # of steps, a turn
+SECONDS = 1.0  # of steps, a turn
 Batch = tuple[Tensor, Tensor, Tensor]  # states (B, T, d), mask (B, T), values (B,)
 
 
@@ -41,7 +41,10 @@ class Padded(nn.Module):
 
 
 def run(
-    rounds: int = 5, backbone: str = "smollm2-135m", steps: Sequence[str] = tuple(datasets.STEPS), write: bool = False
+    rounds: int = 3,
+    backbone: str = "smollm2-135m",
+    steps: Sequence[str] = ("operations", "single_heavy"),
+    write: bool = False,
 ) -> pd.DataFrame:
     """Seconds and ratios of one training step, by what Task 2 calls steps.
 
