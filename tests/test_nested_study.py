@@ -91,11 +91,8 @@ def test_a_warm_start_that_leaves_nothing_and_an_unknown_arm_are_refused(profile
         chapter.arm_stage(greedy, "nested", 0)
     with pytest.raises(ValueError, match="unknown arm 'moe'; valid arms: nested, gate, random, grouped, drop, depths"):
         chapter.arm_stage(profile.nested, "moe", 0)
-    for budgets in ([0.3, 0.05], [1.2]):
-        with pytest.raises(
-            ValueError, match=r"a budget must lie between 0\.125, the smallest width's share, and 1, got"
-        ):
-            nested_tables.nested_tables(config.load("smoke", {"nested.budgets": budgets}))
+    with pytest.raises(ValueError, match=r"a budget must lie between 0\.125, the smallest width's share, and 1, got"):
+        nested_tables.nested_tables(config.load("smoke", {"nested.budgets": [0.3, 0.05]}))
     without = config.load("smoke", {"nested.arms": ["random"]}).nested
     with pytest.raises(ValueError, match="maps need the arm nested, and the profile's arms are random"):
         nested_routing.shown(without, None)

@@ -27,7 +27,7 @@ TITLES = {
 WORDS = {  # a setting and its value in words
     "mixing": lambda v: f"mixed as {v}",
     "arm": lambda v: LABELS[v].removeprefix("+ ").rpartition(": ")[2],  # without the steps that led to it
-    "experts": lambda v: f"K = {v}" if v != "1" else "K = 1, one for all",
+    "experts": lambda v: f"K = {v}" if v != "1" else "no ranges",
     "rank": lambda v: f"rank {v}",
     "router_hidden": lambda v: f"{v} hidden units" if v != "0" else "linear router",
     "base_share": lambda v: f"base on {float(v):.0%} of the rows",
@@ -38,7 +38,7 @@ WORDS = {  # a setting and its value in words
     "top": lambda v: f"top {v}",
     "balance": lambda v: f"load loss x {v}",
     "order": lambda v: {"joint": "together from the start", "joint_after": "together, after one by one"}[v],
-    "tuned_layers": lambda v: f"{v} layers tuned",
+    "tuned_layers": lambda v: f"{v} layer{'' if v == '1' else 's'} tuned",
 }
 
 
