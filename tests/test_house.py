@@ -9,7 +9,7 @@ import tomllib
 import pytest
 import yaml
 
-from redlib import paths
+from redlib import bench, paths
 from redlib.commands import parser
 from redlib.study.answers import WAITING
 from redlib.study.notebooks import NOTEBOOKS
@@ -307,6 +307,8 @@ def test_every_command_of_the_readme_exists():
     named = set(re.findall(r"python -m redlib (\w+)", README))
     assert named <= set(commands)
     assert set(commands) <= named
+    benches = re.search(r"redlib bench NAME +# (.*)", README).group(1).split(", ")
+    assert benches == list(bench.BENCHES)
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     typed = re.sub(r"<!-- (\w+):start -->.*?<!-- \1:end -->", "", README, flags=re.DOTALL)  # answers are prose
     assert set(re.findall(r"`?make (\w+)", typed)) - {"PYTHON"} <= targets

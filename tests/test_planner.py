@@ -101,6 +101,8 @@ def test_a_planner_trained_with_narrow_products_speaks_with_wide_ones(profile, p
         for products in ("float32", "bfloat16")
     )
     assert {p.dtype for p in narrow[0].writer.parameters()} == {torch.float32}
+    said = narrow[0].writer.readout(torch.ones(1, narrow[0].writer.readout.in_features))
+    assert not torch.equal(said, said.bfloat16().float()), "what it says after training has all its digits"
     assert not narrow[1]["train_loss"].equals(wide[1]["train_loss"])
     assert narrow[1]["train_loss"].to_numpy() == pytest.approx(wide[1]["train_loss"].to_numpy(), rel=0.1)
 

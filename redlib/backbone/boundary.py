@@ -128,11 +128,11 @@ class Top(nn.Module):
         states (B, T, d), zero behind the end of a text: no product is spent on padding."""
         if not self.layers:  # above the last layer, states are normed already
             return states * mask[..., None]
-        _check_padding(mask)
+        _check(mask, (2,))
         row, position = mask.nonzero(as_tuple=True)
         tokens = end_to_end.Tokens(row, position, len(mask))
         said = self.norm(end_to_end.run(self.layers, self.rotary, states[mask], tokens))
-        return torch.zeros_like(states).index_put((row, position), said)
+        return said.new_zeros(states.shape).index_put((row, position), said)
 
 
 def attention_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -142,15 +142,16 @@ def attention_mask(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """
     if mask is None:
         return None
-    if mask.dtype != torch.bool or mask.dim() not in (2, 3):
-        raise ValueError(f"mask must be boolean (B, T) or (B, T, T), got {mask.dtype} {tuple(mask.shape)}")
+    _check(mask, (2, 3))
     if mask.dim() == 2:
-        _check_padding(mask)
         return None
     additive = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
     return additive.masked_fill_(~mask, torch.finfo(dtype).min)[:, None]
 
 
-def _check_padding(mask: Tensor) -> None:
-    if bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+def _check(mask: Tensor, axes: tuple[int, ...]) -> None:
+    if mask.dtype != torch.bool or mask.dim() not in axes:
+        shapes = " or ".join({2: "(B, T)", 3: "(B, T, T)"}[count] for count in axes)
+        raise ValueError(f"mask must be boolean {shapes}, got {mask.dtype} {tuple(mask.shape)}")
+    if mask.dim() == 2 and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
         raise ValueError("a (B, T) mask must be padded on the right")

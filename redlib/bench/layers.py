@@ -13,14 +13,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from redlib import backbone as backbones
-from redlib import datasets, training
+from redlib import config, datasets, training
 from redlib.backbone import Backbone, Top
 from redlib.bench.measuring import Line, Taken, in_turns, rate, ratios, repeated, report
 from redlib.models import FourierBank, LabelSpace, LightBase, LinearBank, TokenBase
 from redlib.study.parts import Tuned
 
 LABELS = LabelSpace()
-EARLY = 8  # where light layers read the trunk
+FULL = config.load("full")
+SOURCE, PLUS = FULL.source, FULL.red_plus.task2
 BATCHES = 4
 SECONDS = 1.0  # of steps, a turn
 Batch = tuple[Tensor, Tensor, Tensor]  # states (B, T, d), mask (B, T), values (B,)
@@ -54,10 +55,9 @@ def run(
     `bfloat16_over_float32`.
     """
     model, device = backbones.load(backbone), training.device()
-    light = LightBase([0], model.hidden_size, 192, 2, 6, 128), FourierBank([0], 192, 0, LABELS)
     kinds = {  # texts of a batch, layer that is read, base and classifier of every way
-        "top layers": (64, model.boundary, _top(model)),
-        "light layers": (128, min(EARLY, model.boundary), {"float32": light, "bfloat16": light}),
+        "top layers": (SOURCE.base.batch, model.layers - SOURCE.tuned_layers, _top(model)),
+        "light layers": (PLUS.base.batch, min(PLUS.layer, model.boundary), _light(model)),
     }
     lines: list[Line] = []
     for definition in steps:
@@ -72,7 +72,14 @@ def run(
 
 def _top(model: Backbone) -> dict[str, tuple[nn.Module, nn.Module]]:
     bases = {"padded": Padded, "float32": TokenBase, "bfloat16": TokenBase}
-    return {way: (base(model.top(2)), LinearBank([0], model.hidden_size, LABELS.C)) for way, base in bases.items()}
+    tuned = {way: base(model.top(SOURCE.tuned_layers)) for way, base in bases.items()}
+    return {way: (base, LinearBank([0], model.hidden_size, LABELS.C)) for way, base in tuned.items()}
+
+
+def _light(model: Backbone) -> dict[str, tuple[nn.Module, nn.Module]]:
+    shape = model.hidden_size, PLUS.width, PLUS.layers, PLUS.heads, PLUS.positions
+    ways = ("float32", "bfloat16")
+    return {way: (LightBase([0], *shape), FourierBank([0], PLUS.width, 0, LABELS, PLUS.periods)) for way in ways}
 
 
 @torch.no_grad()
