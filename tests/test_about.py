@@ -1,5 +1,6 @@
 """What a notebook says about where its numbers come from."""
 
+import pandas as pd
 import pytest
 
 from redlib import config, paths, results, study
@@ -30,7 +31,20 @@ def test_it_names_profile_backbone_seeds_and_the_run_of_the_table(own_cache):
     ],
 )
 def test_it_names_the_texts_of_every_task_of_a_table(tasks, texts):
-    assert _data(config.load("smoke", SMALL), tasks)["texts"] == texts
+    rows = pd.DataFrame([{"task": task, "variant": "pool", "split": "pool", "seed": "0"} for task in tasks])
+    assert _data(config.load("smoke", SMALL), rows)["texts"] == texts
+
+
+def test_it_names_the_seeds_and_recipes_that_the_rows_are_about_and_no_others():
+    profile, row = config.load("full"), {"task": "task2", "variant": "operations/chosen", "split": "text"}
+    rows = pd.DataFrame([row | {"seed": seed} for seed in ("0", "1", "all")])
+    few = rows.assign(variant="single_heavy/source/rank=72", seed="4")
+    facts = _data(profile, pd.concat([rows, few]))
+    assert facts["texts"] == "operations: 80,000; single_heavy: 80,000"
+    assert facts["seeds, recipe chosen"] == "operations: text 2"
+    assert facts["seeds, recipe source"] == "single_heavy: text 1"
+    whole = rows.assign(task="task1", variant="chosen", seed="all")
+    assert _data(profile, whole, most=3)["seeds, recipe chosen"] == "text 3"
 
 
 def test_the_record_says_whose_results_it_reads_and_computes_nothing(own_cache, tmp_path, monkeypatch):

@@ -168,6 +168,10 @@ def serving(sign):
         yield line(1 + 0.5 * sign, **at, metric=f"user_tokens_per_second_over_{other}")
 
 
+def growth(sign):
+    yield line(1 + sign, curve="width", x=1024, method="moe_top1", metric="user_tokens_per_second_over_dense_b")
+
+
 def quality(sign):
     yield line(-0.2 * sign, method="moe_top1", metric="loss_minus_dense_b")
 
@@ -198,10 +202,10 @@ CASES = {  # notebook: its made-up tables, and what is said where RED (or the sp
         "on unseen chains `red_plus` and its base do not differ measurably",
     ),
     "23_sparse_against_dense": (
-        {"sparse_serving": serving, "sparse_quality": quality},
-        "So it is cheaper to serve than a dense model of its size, and its loss on held-out documents is below",
-        "So it is dearer to serve than a dense model of its size, and its loss on held-out documents is above",
-        "So it is neither clearly cheaper nor clearly dearer to serve",
+        {"sparse_serving": serving, "sparse_quality": quality, "sparse_growth": growth},
+        "cheaper to serve than a dense model of its size at this width, and its loss on held-out documents is below",
+        "dearer to serve than a dense model of its size at this width, and its loss on held-out documents is above",
+        "neither clearly cheaper nor clearly dearer to serve",
     ),
 }
 

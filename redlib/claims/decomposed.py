@@ -88,7 +88,7 @@ def _falls(rows: list[pd.Series]) -> str:
 
 def _easy(gold: pd.DataFrame) -> Iterator[tuple]:
     red, stated = pick(gold, method="red", group="all", metric="value_accuracy"), reported("4.8.3-01")
-    said = f"RED's value accuracy with gold programs reaches the reported {stated:.3f}"
+    said = f"RED's value accuracy with gold programs is not measurably below the reported {stated:.3f}"
     yield "4.8.3", "execution is nearly perfect", said, cell(red, n=True), judge(red["high"], red["high"], stated)
     by_length = _lengths(gold, "red")
     verdict = together(judge(row["low"], row["high"], EASY) for row in by_length)

@@ -50,7 +50,8 @@ def draw_case_weights(
         for split, shift in zip(splits, (-0.14, 0.14), strict=False):
             mine = [pick(rows, split=split, group=question, metric=f"alpha_{k + 1}") for k in at]
             low, high, value = ([row[name] for row in mine] for name in ("low", "high", "value"))
-            style.points(ax, at + shift, value, low, high, SPLITS[split])
+            shown = replace(SPLITS[split], label=f"trained on split {split}")
+            style.points(ax, at + shift, value, low, high, shown)
         ax.set_title(question)
         ax.set_xticks(at, [f"R{k + 1}" for k in at])
         ax.set_ylim(0, 1.04)

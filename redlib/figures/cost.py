@@ -111,8 +111,8 @@ def _lines(ax: Axes, rows: pd.DataFrame, looks: dict[str, Look], prefix: str = "
 
 @style.styled
 def draw_memory(costs: pd.DataFrame, curves: pd.DataFrame, variant: str, border: float) -> Figure:
-    """Memory by what it holds, and its peak by length. Reads cost and cost_curves (curve = length): metric bytes.
-    `border`: the source's bound, GB."""
+    """Memory by what it holds (each part where it is largest), and its peak by length. Reads cost and cost_curves
+    (curve = length): metric bytes. `border`: the source's bound, GB."""
     rows = select(costs, variant=variant, metric="bytes").assign(value=lambda f: f["value"] / 1e9)
     about = (
         f"{variant}, batch 16, two top layers trained  ·  bytes of tensors, counted  ·  line: {border:g} GB (4.10.3)"
@@ -126,6 +126,8 @@ def draw_memory(costs: pd.DataFrame, curves: pd.DataFrame, variant: str, border:
         bars = {"facecolor": shade.color, "hatch": shade.hatch, "edgecolor": style.INK, "label": shade.label}
         left.barh(names, size, left=starts, height=0.6, **bars)
         starts += size
+    peak = select(rows, group="peak").set_index("method")["value"].reindex(names)
+    left.plot(peak, names, "|", markersize=22, markeredgewidth=2, color=style.INK, label="peak of all together")
     left.axvline(border, color=style.INK, linewidth=1)
     left.set_xlabel("GB (1e9 bytes)")
     left.invert_yaxis()

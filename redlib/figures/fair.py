@@ -72,7 +72,7 @@ def draw_arms(frame: pd.DataFrame, profile: str, backbone: str = "", note: str =
     tasks = [task for task in TASKS if task in set(rows["task"])]
     about = style.subtitle(rows, profile, backbone, f"paired, {INTERVALS}  ·  +: on top of the row above")
     size = (4.4 + 4.8 * len(tasks), 0.235 * (len(places) + len(headings)) + 2.4)
-    title = "What each single change does to RED: arm minus RED on the same texts"
+    title = "What each change does: every arm minus RED on the same texts"
     fig, axes = style.canvas(size, title, about, note, 1, 2 * len(tasks), sharey=True)
     panels = [(task, metric) for task in tasks for metric in metrics]
     for ax, (task, metric) in zip(axes[0], panels, strict=True):

@@ -12,6 +12,7 @@ FAULTS = {  # how an answer can be wrong (`execution.KINDS`)
     "inside": "a wrong step inside the experts' domain",
     "outside": "a wrong step outside the experts' domain",
 }
+ROUNDED, ADDED = "replace_bf16", "add_minus_refit"  # the same expert in 16 bits; one for subtractions, and its column
 PLACES = {"task1": NEW, "task2": "on unseen chains"}
 
 
@@ -48,18 +49,23 @@ def execution(t: Tables) -> str:
 
 
 def modularity(t: Tables) -> str:
-    """What it costs to take an expert away, and to put another one in its place."""
+    """What it costs to take an expert away, to put another one in its place, and to add one."""
     changes = t.rows("modularity", seed="all", variant="chosen", split="structure", metric=f"{VALUE}_change")
     gone = changes[changes["method"].str.startswith("remove_") & (changes["group"] != "all")]
     own = gone["method"] == "remove_" + gone["group"]
     loses = gone["high"] < 0
-    swaps = changes[changes["method"].str.startswith("replace_") & (changes["group"] == "all")]
+    whole = changes[changes["group"] == "all"]
+    swaps = whole[whole["method"].str.startswith("replace_") & (whole["method"] != ROUNDED)]
+    new = {"seed": "all", "split": "structure", "variant": "chosen/questions=minus", "method": ADDED}
+    gets = t.row("modularity", **new, group="all", metric=VALUE)
+    costs = pick(whole, method=ADDED)
     signs = [direction(row) for _, row in swaps.iterrows()]
     return (
         f"{begin(NEW)} an expert that is removed costs its own range measurably in {(own & loses).sum()} of "
         f"{own.sum()} cases, another range in {(~own & loses).sum()} of {(~own).sum()}. "
         f"Of {len(signs)} other experts in the place of one, {signs.count(0)} make no measurable difference, "
-        f"{signs.count(-1)} are worse and {signs.count(1)} better."
+        f"{signs.count(-1)} are worse and {signs.count(1)} better; an expert that is added for subtractions gets "
+        f"{cell(gets)} of them right, and changes the value accuracy on sums by {cell(costs)}."
     )
 
 
@@ -75,10 +81,10 @@ def ablations(t: Tables) -> str:
         best = own.loc[own["value"].idxmax()]
         gains = f", {_changed(best)} gains most, {cell(best)}" if best["low"] > 0 else ""
         said.append(
-            f"{begin(PLACES[task])}, of {len(own)} single changes, {costliest(own, _changed)}{gains}; {free} make no "
-            "measurable difference."
+            f"{begin(PLACES[task])}, of {len(own)} single changes, {costliest(own, _changed)}{gains}; {free} "
+            "make no measurable difference"
         )
-    return " ".join(said)
+    return f"{'. '.join(said)}, all with {t.profile.ablations.rows:,} texts."
 
 
 def _changed(row: pd.Series) -> str:

@@ -29,13 +29,14 @@ def fair_comparison(t: Tables) -> str:
     name = LABELS[worst["method"]].removeprefix("+ ")
     apart = select(scores, method=fair.SAME, metric="logit_difference")["value"].max()
     costs = (
-        f"the step to *{name}* costs most, in {same} of {len(found)} settings: {cell(worst)} of {cell(total)} {NEW}"
+        f"*{name}* cost most on the way to the mixture, in {same} of {len(found)} cases: "
+        f"{cell(worst)} of {cell(total)} {NEW}"
         if worst["high"] < 0
-        else f"no step costs anything measurable {NEW}"
+        else f"no step to the mixture costs anything measurable {NEW}"
     )
     return (
-        f"From RED to the mixture {costs}. RED's own experts and weights, mixed as logits, give its logits but for a "
-        f"relative difference of {apart:.1e}."
+        f"In value accuracy {costs}. RED's own experts and weights, mixed as logits, give its "
+        f"logits but for a relative difference of {apart:.1e}."
     )
 
 
@@ -56,10 +57,11 @@ def router(t: Tables) -> str:
     attacked = t.rows("robustness", task="task1", variant="chosen", split="structure")
     lost = select(routing.verdicts(attacked, metrics=(VALUE,)), corruption="wrong")
     worst = lost.loc[lost["strength"].idxmax()]
+    start = pick(attacked, method="softmax_moe", corruption="wrong", strength=0.0, metric=VALUE)
     return (
         f"{begin(NEW)} RED's router is right on {cell(right)} of the texts; {rescued}. "
         f"With every route forced wrong, RED's loss of value accuracy minus the mixture's is {cell(worst)}: "
-        f"{worst['verdict']}."
+        f"{worst['verdict']}; the mixture has {cell(start)} to lose."
     )
 
 
@@ -88,6 +90,7 @@ def arithmetic(t: Tables) -> str:
     link = linked[(linked["target"] == "value") & (linked["metric"] == "value_link")]
     follows = (
         difference(link.iloc[0], "value accuracy where a linear probe reads the value", "that where it does not")
+        + f" (reading is {'right' if value['value'] < 0.5 else 'wrong'} on {link.iloc[0]['n']:,.0f} questions)"
         if len(link)
         else "errors cannot be set beside a linear probe of the value, which is right or wrong everywhere"
     )
@@ -125,7 +128,7 @@ def inspector(t: Tables) -> str:
     ]
     by_range = (maps["value"] == 0).groupby(maps["group"]).mean()
     return (
-        f"RED of one seed answers {(maps['value'] == 0).mean():.1%} of the {len(maps):,} pairs rightly: "
+        f"In one wording RED of one seed answers {(maps['value'] == 0).mean():.1%} of the {len(maps):,} pairs rightly: "
         f"{' and '.join(parts)}. Most are right in {by_range.idxmax()}, {by_range.max():.1%}, fewest in "
         f"{by_range.idxmin()}, {by_range.min():.1%}."
     )

@@ -6,8 +6,10 @@ from redlib import claims, sparse
 from redlib.claims.cost import SOURCE
 from redlib.results import cell, difference, listed, pick, select
 from redlib.study import task1
-from redlib.study.answers.reading import Tables, begin, hold
+from redlib.study.answers.reading import Tables, hold
+from redlib.study.cost_tables import ALL, BATCH, OWN, TOKENS
 
+RIVALS = ("drop", "depths", "grouped", "grouped_weighted", "merge")  # of nested experts, that are no arm of theirs
 FORMULA = "formula red/4.10"  # as the source's table of parameters has it
 DENSE = {"dense_b": "times the speed of a dense model of its total size", "dense_a": "of one of its active size"}
 
@@ -19,10 +21,16 @@ def complexity(t: Tables) -> str:
     times = select(counted, metric="over_mixture").sort_values("rank")
     edge = pick(counted, metric="break_even_rank")["value"]
     every, _, whole = _work(t)
+    shares = t.rows("cost_curves", curve="tokens", method="red", rank=t.profile.chosen.rank, x=1.0)
+    shares = select(shares, variant=pick(costs, metric="tokens_median")["variant"]).set_index("group")["value"]
+    depth = shares[OWN] / shares[ALL]
+    peak = pick(costs, variant=SOURCE, method="training, float32", group="peak", metric="bytes")
     return (
         f"By the source's formula RED has {listed(f'{x:.2f}' for x in times['value'])} times the mixture's parameters "
         f"at its ranks {listed(times['rank'])}; it is the smaller one only below rank {edge:.1f}. "
-        f"On a text of median length RED adds {every / whole:.3%} to the FLOPs of a pass through this study's backbone."
+        f"On a text of median length RED adds {every / whole:.3%} to the FLOPs of a pass through all layers of this "
+        f"study's backbone, {every / whole * depth:.2%} to those of the layers that it reads; a training step of the "
+        f"source's base takes {peak['value'] / 1e9:.2f} GB in 32 bits, {BATCH} texts of {TOKENS} tokens."
     )
 
 
@@ -34,10 +42,10 @@ def savings(t: Tables) -> str:
     K = task1.labels(t.profile).K
     red = sparse.sparse_savings(K, K, 1, 1)
     return (
-        f"The source's layers do {_percent(saved[0])} % less work than all their experts at once, "
-        f"{_percent(saved[3])} % less than one plain layer (below zero: more). "
+        f"The note's layers do {_percent(saved[0])} % less work than all their experts at once, and "
+        f"{_percent([-share for share in saved[3]])} % more than one plain layer. "
         f"RED asks all experts and saves {red:.1f} %; its first choice alone would save {(every - one) / whole:.3%} of "
-        "a pass through the backbone."
+        "a pass through all layers of the backbone."
     )
 
 
@@ -65,10 +73,13 @@ def sparse_dense(t: Tables) -> str:
         "cheaper" if size["low"] > 1 else "dearer" if size["high"] < 1 else "neither clearly cheaper nor clearly dearer"
     )
     words = [f"{cell(fast[name], 2)} {said}" for name, said in DENSE.items()]
+    wide = t.rows("sparse_growth", curve="width", method="moe_top1", metric="user_tokens_per_second_over_dense_b")
+    wide = wide.loc[wide["x"].idxmax()]
     return (
         f"One request at a time, `moe_top1` has {' and '.join(words)}. "
-        f"So it is {cheaper} to serve than a dense model of its size, and "
-        f"{difference(loss, 'its loss on held-out documents', 'that of `dense_b`')}."
+        f"So it is {cheaper} to serve than a dense model of its size at this width, and "
+        f"{difference(loss, 'its loss on held-out documents', 'that of `dense_b`')}; "
+        f"untrained, at width {wide['x']:.0f}, it has {cell(wide, 2)} times the speed of the one of its total size."
     )
 
 
@@ -78,13 +89,20 @@ def nested_experts(t: Tables) -> str:
     scores = t.read("nested")
     at = {"method": "nested", "seed": "all", "x": budget}
     plain, lot = (pick(scores, **at, metric=f"accuracy_minus_{name}") for name in ("plain", "random"))
+    rivals = select(scores, seed="all", x=budget, metric="accuracy_minus_nested", method=[*RIVALS])
+    rivals = rivals[rivals["low"] > 0].sort_values("value", ascending=False)
+    better = listed(f"`{row['method']}` {cell(row)}" for _, row in rivals.iterrows())
+    wide = t.rows("nested_speed", method="nested", metric="speedup")
+    wide = wide[wide["variant"] == f"D={t.profile.nested.dim}"]
+    wide = wide.loc[(wide["x"] - budget).abs().idxmin()]
     ratio = t.row("nested_clock", method="nested", metric="clock_ratio", x=budget)
     found = claims.nested_verdicts(scores, t.read("nested_routing"), t.read("nested_speed"), budget)
     return (
         f"At budget {budget:g} {difference(plain, 'the accuracy of nested experts', 'that of the plain model')}; they "
-        f"take {cell(ratio, 2)} of its time. "
-        f"{begin(difference(lot, 'their accuracy', 'that with tokens placed by lot'))}; of {len(found)} statements of "
-        f"the source {hold(found)}."
+        f"take {cell(ratio, 2)} of its time on one thread. "
+        f"Against the faster of two plain models, on all threads, they are {cell(wide, 2)} times as fast; "
+        f"{difference(lot, 'their accuracy', 'that with tokens placed by lot')}; other ways to spend that budget are "
+        f"above them by {better}; of the document's {len(found)} statements {hold(found)}."
     )
 
 
