@@ -89,9 +89,10 @@ def nested_experts(t: Tables) -> str:
     scores = t.read("nested")
     at = {"method": "nested", "seed": "all", "x": budget}
     plain, lot = (pick(scores, **at, metric=f"accuracy_minus_{name}") for name in ("plain", "random"))
-    rivals = select(scores, seed="all", x=budget, metric="accuracy_minus_nested", method=[*RIVALS])
-    rivals = rivals[rivals["low"] > 0].sort_values("value", ascending=False)
-    better = listed(f"`{row['method']}` {cell(row)}" for _, row in rivals.iterrows())
+    rivals = select(scores, seed="all", x=budget, metric="accuracy_minus_nested")
+    rivals = rivals[rivals["method"].isin(RIVALS) & (rivals["low"] > 0)].sort_values("value", ascending=False)
+    ways = listed(f"`{row['method']}` ({cell(row)})" for _, row in rivals.iterrows())
+    better = f"more accurate at that budget: {ways}; " if len(rivals) else ""
     wide = t.rows("nested_speed", method="nested", metric="speedup")
     wide = wide[wide["variant"] == f"D={t.profile.nested.dim}"]
     wide = wide.loc[(wide["x"] - budget).abs().idxmin()]
@@ -101,8 +102,8 @@ def nested_experts(t: Tables) -> str:
         f"At budget {budget:g} {difference(plain, 'the accuracy of nested experts', 'that of the plain model')}; they "
         f"take {cell(ratio, 2)} of its time on one thread. "
         f"Against the faster of two plain models, on all threads, they are {cell(wide, 2)} times as fast; "
-        f"{difference(lot, 'their accuracy', 'that with tokens placed by lot')}; other ways to spend that budget are "
-        f"above them by {better}; of the document's {len(found)} statements {hold(found)}."
+        f"{difference(lot, 'their accuracy', 'that with tokens placed by lot')}; {better}of the document's {len(found)} "
+        f"statements {hold(found)}."
     )
 
 
