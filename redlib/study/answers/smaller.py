@@ -102,8 +102,8 @@ def nested_experts(t: Tables) -> str:
         f"At budget {budget:g} {difference(plain, 'the accuracy of nested experts', 'that of the plain model')}; they "
         f"take {cell(ratio, 2)} of its time on one thread. "
         f"Against the faster of two plain models, on all threads, they are {cell(wide, 2)} times as fast; "
-        f"{difference(lot, 'their accuracy', 'that with tokens placed by lot')}; {better}of the document's {len(found)} "
-        f"statements {hold(found)}."
+        f"{difference(lot, 'their accuracy', 'that with tokens placed by lot')}; {better}of the "
+        f"document's {len(found)} statements {hold(found)}."
     )
 
 
