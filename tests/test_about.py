@@ -5,7 +5,7 @@ import pytest
 
 from redlib import config, paths, results, study
 from redlib.results.provenance import known_runs
-from redlib.study.about import _data
+from redlib.study.about import _data, _most
 
 SMALL = {"task1.rows": 500}
 
@@ -45,6 +45,8 @@ def test_it_names_the_seeds_and_recipes_that_the_rows_are_about_and_no_others():
     assert facts["seeds, recipe source"] == "single_heavy: text 1"
     whole = rows.assign(task="task1", variant="chosen", seed="all")
     assert _data(profile, whole, most=3)["seeds, recipe chosen"] == "text 3"
+    named = {name: _most(profile, name) for name in ("boundary_sweep", "arithmetic_probes", "arithmetic_errors")}
+    assert named == {"boundary_sweep": 3, "arithmetic_probes": 2, "arithmetic_errors": None}
 
 
 def test_the_record_says_whose_results_it_reads_and_computes_nothing(own_cache, tmp_path, monkeypatch):

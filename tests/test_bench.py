@@ -160,7 +160,6 @@ def test_decode_bench_gives_generate_as_many_tokens_as_ours_wrote(results):
     values = frame.set_index(["case", "metric"])["value"]
     for count in (1, 2):
         assert values[f"{count} texts/ours", "over_generate"] > 0
-        assert values[f"{count} texts/unrestricted", "queries_per_second"] > 0
         tokens = (
             values[f"{count} texts/ours", "tokens_per_query"],
             values[f"{count} texts/generate", "tokens_per_query"],

@@ -26,13 +26,10 @@ BATCHES = (1, 64, 256)
 def run(
     backbone: str = "smollm2-135m", rounds: int = 3, batches: Sequence[int] = BATCHES, write: bool = False
 ) -> pd.DataFrame:
-    """Queries a second on texts of Task 2, B at a time: `<B> texts/ours`, `<B> texts/unrestricted` and
-    `<B> texts/generate`.
+    """Queries a second on texts of Task 2, B at a time: `<B> texts/ours` and `<B> texts/generate`.
 
-    Ours is restricted to the grammar; unrestricted, the same decoder chooses every token; `generate` is greedy and
-    left-padded, and writes as many tokens as ours wrote for the longest of them. Metrics: `queries_per_second`,
-    `tokens_per_query`, and of ours `over_generate`. Untrained and unrestricted the decoder soon stops: what the
-    grammar is worth cannot be told from it.
+    `generate` is greedy and left-padded, and writes as many tokens as ours wrote for the longest of them. Metrics:
+    `queries_per_second`, `tokens_per_query`, and of ours `over_generate`.
     """
     model = backbones.load(backbone)
     planner, peer = untrained(model), causal(model)
@@ -40,11 +37,10 @@ def run(
     lines: list[Line] = []
     for count in batches:
         some = texts[:: len(texts) // count][:count]
-        tokens, free = written(planner, some), written(planner, some, restricted=False)
+        tokens = written(planner, some)
         turns = in_turns(_cases(planner, peer, some, max(tokens)), rounds, f"queries/s, {count} at a time")
         lines += [(f"{count} texts/{way}", "queries_per_second", rate(done), "1/s") for way, done in turns.items()]
         lines += [(f"{count} texts/ours", "tokens_per_query", float(np.mean(tokens)), "tokens")]
-        lines += [(f"{count} texts/unrestricted", "tokens_per_query", float(np.mean(free)), "tokens")]
         lines += [(f"{count} texts/generate", "tokens_per_query", max(tokens), "tokens")]
         lines += ratios(f"{count} texts/ours", "over_generate", turns["ours"], turns["generate"])
     return report("decode", lines, write)
@@ -55,7 +51,6 @@ def _cases(
 ) -> dict[str, Callable[[], Taken]]:
     return {
         "ours": lambda: taken(len(texts), lambda: planner.decompose_all(texts)),
-        "unrestricted": lambda: taken(len(texts), lambda: planner.decompose_all(texts, restricted=False)),
         "generate": lambda: taken(len(texts), lambda: generate(peer, planner.backbone, texts, tokens)),
     }
 
@@ -69,10 +64,10 @@ def untrained(model: Backbone) -> Planner:
     return planner
 
 
-def written(planner: Planner, texts: Sequence[str], restricted: bool = True) -> list[int]:
+def written(planner: Planner, texts: Sequence[str]) -> list[int]:
     """Tokens that the planner writes for each text."""
     ids = planner.backbone.encode(decomposer.prompts(planner.backbone, texts))
-    done = decomposer.greedy(planner.backbone, planner.writer, planner.grammar, ids, restricted)
+    done = decomposer.greedy(planner.backbone, planner.writer, planner.grammar, ids)
     return [len(one.tokens) for one in done]
 
 

@@ -39,7 +39,7 @@ def view(num_experts: int, active_experts: int, input_dim: int, output_dim: int)
     E, k, d_in, d_out = _checked(num_experts, active_experts, input_dim, output_dim)
     one, router = d_in * d_out, d_in * E
     rows = (
-        ("all experts, router left out (the source)", k * one, E * one),
+        ("all experts, router left out (the note)", k * one, E * one),
         ("all experts, router counted", k * one + router, E * one),
         ("a dense layer of equal parameters, router counted", k * one + router, E * one + router),
         ("one plain layer of the same dimensions, router counted", k * one + router, one),

@@ -35,8 +35,11 @@ def about(profile: Profile, name: str = "task1") -> pd.DataFrame:
 
 def _most(profile: Profile, table: str) -> int | None:
     """How many seeds a table reads at most, of those that keep rows over all seeds alone."""
-    limits = {"boundary": profile.population.seeds, "arithmetic": profile.arithmetic.seeds}
-    return limits.get(table.partition("_")[0])
+    limits = dict.fromkeys(("boundary_sweep", "boundary_smoothness"), profile.population.seeds)
+    limits |= dict.fromkeys(
+        ("arithmetic_probes", "arithmetic_fourier", "arithmetic_agreement"), profile.arithmetic.seeds
+    )
+    return limits.get(table)
 
 
 def _pictures(profile: Profile) -> dict[str, str]:
@@ -84,7 +87,8 @@ def _trained(rows: pd.DataFrame, first: str, whole: dict) -> dict[tuple[str, str
     found: dict[tuple[str, str], dict[str, int]] = {}
     for (name, recipe, split), n in counted.items():
         n = int(n) if len(each) else whole.get((name, recipe), {}).get(split)
-        found.setdefault((name, recipe), {}).update({split: n} if n else {})
+        if n:
+            found.setdefault((name, recipe), {})[split] = n
     return found
 
 

@@ -63,9 +63,9 @@ def modularity(t: Tables) -> str:
     return (
         f"{begin(NEW)} an expert that is removed costs its own range measurably in {(own & loses).sum()} of "
         f"{own.sum()} cases, another range in {(~own & loses).sum()} of {(~own).sum()}. "
-        f"Of {len(signs)} other experts in the place of one, {signs.count(0)} make no measurable difference, "
-        f"{signs.count(-1)} are worse and {signs.count(1)} better; an expert that is added for subtractions gets "
-        f"{cell(gets)} of them right, and changes the value accuracy on sums by {cell(costs)}."
+        f"Of {len(signs)} other experts in the place of one, measurably worse are {signs.count(-1)}, "
+        f"better {signs.count(1)}; an expert that is added for subtractions gets {cell(gets)} of them right, and "
+        f"changes the value accuracy on sums by {cell(costs)}."
     )
 
 
@@ -84,7 +84,7 @@ def ablations(t: Tables) -> str:
             f"{begin(PLACES[task])}, of {len(own)} single changes, {costliest(own, _changed)}{gains}; {free} "
             "make no measurable difference"
         )
-    return f"{'. '.join(said)}, all with {t.profile.ablations.rows:,} texts."
+    return f"{'. '.join(said)}; every run has {t.profile.ablations.rows:,} texts."
 
 
 def _changed(row: pd.Series) -> str:

@@ -9,7 +9,7 @@ from redlib import claims
 from redlib.config import Profile
 from redlib.results import cell, listed, pick, select
 
-NEW, KNOWN = "on unseen sums", "on known sums and wordings, newly combined"
+NEW, KNOWN = "on unseen sums", "on new combinations of known sums and wordings"
 VALUE, RANGE, ROUTER, BELOW = "value_accuracy", "range_accuracy", "router_accuracy", "value_accuracy_below_red"
 AT = {"seed": "all", "part": "test", "group": "all"}
 CHOSEN = AT | {"variant": "chosen"}

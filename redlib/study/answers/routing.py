@@ -88,9 +88,10 @@ def arithmetic(t: Tables) -> str:
     deep = pick(read, target="value", method="mlp")
     linked = t.read("arithmetic_agreement")
     link = linked[(linked["target"] == "value") & (linked["metric"] == "value_link")]
+    rarely = "right" if pick(linked, target="value", metric="probe_accuracy")["value"] < 0.5 else "wrong"
     follows = (
         difference(link.iloc[0], "value accuracy where a linear probe reads the value", "that where it does not")
-        + f" (reading is {'right' if value['value'] < 0.5 else 'wrong'} on {link.iloc[0]['n']:,.0f} questions)"
+        + f" (it reads {rarely} on {link.iloc[0]['n']:,.0f} questions)"
         if len(link)
         else "errors cannot be set beside a linear probe of the value, which is right or wrong everywhere"
     )

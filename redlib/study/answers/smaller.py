@@ -30,7 +30,7 @@ def complexity(t: Tables) -> str:
         f"at its ranks {listed(times['rank'])}; it is the smaller one only below rank {edge:.1f}. "
         f"On a text of median length RED adds {every / whole:.3%} to the FLOPs of a pass through all layers of this "
         f"study's backbone, {every / whole * depth:.2%} to those of the layers that it reads; a training step of the "
-        f"source's base takes {peak['value'] / 1e9:.2f} GB in 32 bits, {BATCH} texts of {TOKENS} tokens."
+        f"source's base holds tensors of {peak['value'] / 1e9:.2f} GB in 32 bits, {BATCH} texts of {TOKENS} tokens."
     )
 
 
@@ -42,7 +42,7 @@ def savings(t: Tables) -> str:
     K = task1.labels(t.profile).K
     red = sparse.sparse_savings(K, K, 1, 1)
     return (
-        f"The note's layers do {_percent(saved[0])} % less work than all their experts at once, and "
+        f"Router counted, the note's layers do {_percent(saved[1])} % less work than all their experts at once, and "
         f"{_percent([-share for share in saved[3]])} % more than one plain layer. "
         f"RED asks all experts and saves {red:.1f} %; its first choice alone would save {(every - one) / whole:.3%} of "
         "a pass through all layers of the backbone."
@@ -95,13 +95,13 @@ def nested_experts(t: Tables) -> str:
     better = f"more accurate at that budget: {ways}; " if len(rivals) else ""
     wide = t.rows("nested_speed", method="nested", metric="speedup")
     wide = wide[wide["variant"] == f"D={t.profile.nested.dim}"]
-    wide = wide.loc[(wide["x"] - budget).abs().idxmin()]
+    near = wide.loc[(wide["x"] - budget).abs().idxmin()]
     ratio = t.row("nested_clock", method="nested", metric="clock_ratio", x=budget)
     found = claims.nested_verdicts(scores, t.read("nested_routing"), t.read("nested_speed"), budget)
     return (
         f"At budget {budget:g} {difference(plain, 'the accuracy of nested experts', 'that of the plain model')}; they "
-        f"take {cell(ratio, 2)} of its time on one thread. "
-        f"Against the faster of two plain models, on all threads, they are {cell(wide, 2)} times as fast; "
+        f"take {cell(ratio, 2)} of its time. "
+        f"Against the faster of two plain models, timed apart, they are {cell(near, 2)} times as fast; "
         f"{difference(lot, 'their accuracy', 'that with tokens placed by lot')}; {better}of the "
         f"document's {len(found)} statements {hold(found)}."
     )

@@ -142,6 +142,6 @@ def task2_claims(t: Tables) -> str:
 
 
 def _both_splits(t: Tables, method: str) -> tuple[pd.Series, pd.Series]:
-    """Value accuracy on unseen sums, and on known sums and wordings, newly combined."""
+    """Value accuracy on unseen sums, and on new combinations of known sums and wordings."""
     new, known = (t.row("task1", **CHOSEN, split=split, method=method, metric=VALUE) for split in ("structure", "text"))
     return new, known
