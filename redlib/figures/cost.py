@@ -127,7 +127,7 @@ def draw_memory(costs: pd.DataFrame, curves: pd.DataFrame, variant: str, border:
         left.barh(names, size, left=starts, height=0.6, **bars)
         starts += size
     peak = select(rows, group="peak").set_index("method")["value"].reindex(names)
-    left.plot(peak, names, "|", markersize=22, markeredgewidth=2, color=style.INK, label="peak of all together")
+    left.plot(peak, names, "D", markersize=7, color="white", markeredgecolor=style.INK, label="peak of all together")
     left.axvline(border, color=style.INK, linewidth=1)
     left.set_xlabel("GB (1e9 bytes)")
     left.invert_yaxis()
