@@ -10,6 +10,7 @@ import re
 import nbformat
 import papermill
 import pytest
+import torch
 
 from redlib import config, paths
 from redlib.study.executing import parameters, texts
@@ -127,6 +128,7 @@ def test_executed_copies_of_record_are_those_that_the_record_has_tables_for():
 @pytest.mark.parametrize("notebook", NOTEBOOKS[1:7], ids=lambda notebook: notebook.name)
 def test_it_runs_at_smoke_size_with_an_override_and_trains_nothing_itself(notebook, tmp_path, monkeypatch):
     monkeypatch.setenv("REDLIB_RUNS", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", str(torch.get_num_threads()))  # stages are by number of threads
     runner = Runner("smoke", {"bootstrap": 150})
     runner.run([notebook])
     executed = nbformat.read(runner.executed(notebook), as_version=4)

@@ -1,9 +1,12 @@
 """What stands behind the numbers that a notebook shows."""
 
+from typing import get_args
+
 import pandas as pd
 
 from redlib import paths, results
 from redlib.config import Profile
+from redlib.config.recipes import Split
 from redlib.study.tables import TABLES, table
 
 RECIPES = ("chosen", "source")
@@ -107,4 +110,5 @@ def _listed(facts: dict[str, str]) -> str:
 
 
 def _seeds(by_split: dict[str, int]) -> str:
-    return ", ".join(f"{split} {seeds}" for split, seeds in by_split.items())
+    order = {split: place for place, split in enumerate(get_args(Split))}
+    return ", ".join(f"{split} {by_split[split]}" for split in sorted(by_split, key=lambda s: order.get(s, len(order))))
