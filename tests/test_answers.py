@@ -130,6 +130,21 @@ def test_shares_of_the_operand_map_and_counts_of_claims_are_those_of_the_committ
     assert f"reproduced {verdicts['reproduced']}, exceeded {verdicts['exceeded']}, " in said["25_claims"]
 
 
+def test_rivals_of_nested_experts_are_named_where_there_are_any(record):
+    frames = {
+        name: pd.read_csv(RECORD / f"{name}.csv", dtype={"seed": str})
+        for name in ("nested", "nested_clock", "nested_routing", "nested_speed")
+    }
+    scores = frames["nested"].query("metric == 'accuracy_minus_nested' and seed == 'all' and x == 0.3 and low > 0")
+    assert len(scores)
+    for method in scores["method"]:
+        assert f"`{method}` (" in record[0]["24_nested_experts"]
+    few = frames | {"nested": frames["nested"][~frames["nested"]["method"].isin(scores["method"])]}
+    said = ANSWERS["24_nested_experts"](Tables(config.load("record"), few.__getitem__, lambda: None))
+    assert "more accurate at that budget" not in said
+    assert said.endswith("are undecided.")
+
+
 # ---- made-up tables ----------------------------------------------------------------------------------------------
 
 
