@@ -27,7 +27,12 @@ ENTRIES = {
     *("README.md", "environment.yml", "pyproject.toml", "Makefile", "LICENSE", "NOTICE", "CITATION.cff"),
     *(".gitignore", ".gitattributes", ".ci", "notebooks", "redlib", "figures", "data", "tests"),
 }
-PROVIDED = {"nbclient": "papermill", "traitlets": "ipykernel", "tokenizers": "transformers"}  # its own dependency
+PROVIDED = {
+    "nbclient": "papermill",
+    "traitlets": "ipykernel",
+    "jupyter_client": "ipykernel",
+    "tokenizers": "transformers",
+}
 NAMES = {"sklearn": "scikit-learn", "PIL": "pillow"}  # where a package and its import differ
 SOURCES = sorted((ROOT / "redlib").rglob("*.py"))
 by_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "redlib")))

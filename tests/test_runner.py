@@ -2,14 +2,18 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
 from redlib import config, paths, study
+from redlib.study import forks
 from redlib.study.executing import NotebookError, execute, scrub
 from redlib.study.notebooks import NOTEBOOKS, Notebook, select
 from redlib.study.runner import MOST, Runner
@@ -141,6 +145,62 @@ def test_a_kernel_that_is_killed_is_said_in_words(runner, write_notebook):
     write_notebook("01_b", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(NotebookError, match="01_b failed: its kernel died"):
         run(runner(), [THREE[1]])
+
+
+STATE = """import sys
+import redlib
+print(sorted(name for name in {names!r} if name in sys.modules), getattr(redlib, "seen", None))
+redlib.seen = "by an earlier notebook"
+"""
+
+
+@pytest.mark.notebooks
+@pytest.mark.skipif(not forks.FORKS, reason="this system cannot fork")
+def test_every_notebook_has_a_kernel_of_its_own_with_the_imports_done(runner, write_notebook):
+    names = [*forks.PRELOADED, "torch"]
+    for notebook in THREE[1:]:
+        write_notebook(notebook.name, STATE.format(names=names))
+    run(runner(), THREE[1:])
+    said = [outputs(runner().executed(notebook)) for notebook in THREE[1:]]
+    assert said == [f"{sorted(names)} None\n"] * 2
+
+
+ORPHAN = """import os, sys
+from pathlib import Path
+from redlib.study.executing import execute
+execute(Path(sys.argv[1]), {})"""  # no guard: a script that anyone may write
+
+SLEEP = """import os, time
+from redlib import paths
+paths.write_text(paths.Path({mark!r}), str(os.getpid()))
+time.sleep(90)"""
+
+
+@pytest.mark.notebooks
+@pytest.mark.skipif(not forks.FORKS, reason="this system cannot fork")
+def test_a_kernel_ends_when_the_run_is_killed(own_cache, tmp_path, write_notebook):
+    mark, script = tmp_path / "pid", tmp_path / "orphan.py"
+    script.write_text(ORPHAN)
+    lines = ["import os, time", f"open({str(mark) + '.new'!r}, 'w').write(str(os.getpid()))"]
+    source = write_notebook(
+        "01_b", "\n".join([*lines, f"os.replace({str(mark) + '.new'!r}, {str(mark)!r})", "time.sleep(90)"])
+    )
+    run = subprocess.Popen([sys.executable, str(script), str(source)])
+    try:
+        wait_for(mark.exists)
+        kernel = psutil.Process(int(mark.read_text()))
+        assert kernel.is_running()
+    finally:
+        run.kill()
+        run.wait()
+    wait_for(lambda: not kernel.is_running() or kernel.status() == psutil.STATUS_ZOMBIE)
+
+
+def wait_for(done, seconds=60):
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
 
 
 MEET = """import time

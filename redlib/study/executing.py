@@ -16,12 +16,15 @@ from typing import Any
 
 import nbformat
 import papermill
+from jupyter_client import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
 from redlib import paths
+from redlib.study.forks import FORKS
+from redlib.study.kernels import ForkedKernelManager
 
 IMAGES = ("image/png", "image/jpeg")  # base64: no text to scrub
 
@@ -83,6 +86,7 @@ def execute(source: Path, given: Mapping[str, Any]) -> NotebookNode:
                 cwd=paths.root(),
                 progress_bar=sys.stderr.isatty(),
                 config=_kernel(folder),
+                kernel_manager_class=ForkedKernelManager if FORKS else AsyncKernelManager,
             )
         except PapermillExecutionError as error:
             reason = f"{error.ename}: {error.evalue}" if error.evalue else error.ename

@@ -1,9 +1,7 @@
 """Every part trained in a process of its own, then assembled, beside the same parts from one process (the source,
 4.5.2 to 4.5.5): base, an expert an operation, router, and a planner by a short training."""
 
-import multiprocessing
 import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -11,7 +9,6 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +19,7 @@ from redlib.decomposer import Planner
 from redlib.expressions import OPERATORS
 from redlib.study import methods, operations, planner
 from redlib.study.data import open_backbone
+from redlib.study.forks import context, without_main
 from redlib.study.settings import Setting
 from redlib.study.stage import Stage
 
@@ -103,17 +101,10 @@ def _make_part(profile: Profile, name: str, split: str, part: str, out: Path) ->
 
 def _send(make: Callable[..., None], task: tuple[Any, ...], stage: Stage, out: Path) -> None:
     """Train a part in a new process, with as many threads as here; RuntimeError if that process dies."""
-    known = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in known else "spawn")
-    if "forkserver" in known:
-        context.set_forkserver_preload([__name__])
     try:
-        with ProcessPoolExecutor(1, mp_context=context) as pool:
-            main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-            try:  # a new process would import the caller's script again, and so run it; what is sent needs none of it
+        with ProcessPoolExecutor(1, mp_context=context()) as pool:
+            with without_main():
                 trained = pool.submit(_train, make, task, str(out), str(paths.cache()), torch.get_num_threads())
-            finally:
-                sys.modules["__main__"] = main
             trained.result()
     except BrokenProcessPool:
         raise RuntimeError(f"the process that trains {stage.name!r} died (killed, or out of memory)") from None
