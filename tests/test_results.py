@@ -141,6 +141,20 @@ def test_table_shows_value_interval_and_rows():
         results.table(frame(row(), row(seed="0")), "method", "split")
 
 
+def test_the_corner_of_a_table_says_n_where_one_key_decides_it():
+    rows = [row(), row(method="top1"), row(split="structure"), row(method="top1", split="structure")]
+    assert results.table(frame(*rows), "method", "split").columns.names == ["split (n = 8,000)"]
+    by_split = frame(*rows[:2], *(r | {"n": 2400} for r in rows[2:]))
+    shown = results.table(by_split, "method", ["split", "metric"])
+    assert shown.columns.names == ["split", "metric (n = 8,000 text, 2,400 structure)"]
+    by_method = results.table(by_split, "split", "method")
+    assert by_method.columns.names == ["method (n = 8,000 text, 2,400 structure)"]
+    no_key = frame(rows[0] | {"n": 5}, rows[1], rows[2], rows[3] | {"n": 5})
+    assert results.table(no_key, "method", "split").columns.names == ["split"]
+    assert results.table(by_split, ["method", "n"], "split").columns.names == ["split"]
+    assert results.table(by_split, "method", "split", n=True).columns.names == ["split"]
+
+
 def test_compare_tells_change_from_noise(tmp_path):
     a = frame(row(method="same"), row(method="noise"), row(method="moved"), row(method="gone"))
     b = a.assign(method=["same", "noise", "moved", "new"])

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+MOST_COUNTS = 3  # that fit in a corner
+
 
 def select(frame: pd.DataFrame, **keys) -> pd.DataFrame:
     """Rows whose columns equal the given values (or one of a list of values).
@@ -46,7 +48,8 @@ def table(
     frame: pd.DataFrame, rows: str | Sequence[str], columns: str | Sequence[str], digits: int = 3, n: bool = False
 ) -> pd.DataFrame:
     """Tidy rows as a frame of text cells, `rows` down and `columns` across, in order of appearance; a dash where the
-    tidy frame has no row. ValueError when two rows fall into one cell."""
+    tidy frame has no row. The corner says n where one key decides it, with `n` every cell its own. ValueError when two
+    rows fall into one cell."""
     down = [rows] if isinstance(rows, str) else list(rows)
     across = [columns] if isinstance(columns, str) else list(columns)
     double = frame.duplicated([*down, *across])
@@ -57,8 +60,23 @@ def table(
     wide = cells.pivot(index=down, columns=across, values="cell")
     order_down = pd.MultiIndex.from_frame(frame[down].drop_duplicates())
     order_across = pd.MultiIndex.from_frame(frame[across].drop_duplicates())
-    wide = wide.reindex(index=_flat(order_down), columns=_flat(order_across))
-    return wide.fillna("–")
+    wide = wide.reindex(index=_flat(order_down), columns=_flat(order_across)).fillna("–")
+    if not n and "n" in frame and "n" not in down:
+        wide.columns = wide.columns.set_names(
+            [*across[:-1], across[-1] + _counts(frame.dropna(subset="n"), [*across, *down])]
+        )
+    return wide
+
+
+def _counts(frame: pd.DataFrame, keys: Sequence[str]) -> str:
+    """` (n = 8,000 structure, 40,000 text)`: n by the first key that decides it in a few words; empty if none does."""
+    if frame["n"].nunique() == 1:
+        return f" (n = {int(frame['n'].iloc[0]):,})"
+    for key in keys:
+        by = frame.groupby(key, sort=False, observed=True)["n"]
+        if by.ngroups <= MOST_COUNTS and by.nunique().eq(1).all():
+            return " (n = " + ", ".join(f"{int(count):,} {name}" for name, count in by.first().items()) + ")"
+    return ""
 
 
 def _flat(index: pd.MultiIndex) -> pd.Index:
