@@ -177,6 +177,7 @@ def test_the_headline_puts_the_best_on_unseen_structures_first():
         ["chosen", "global_head"],
         ["source", "red"],
     ]
+    assert table.columns.name == "(n = 100)"
     assert markdown(table).splitlines()[-1] == "| source | red | 0.100 [0.090, 0.120] | 0.300 [0.290, 0.320] |"
     with pytest.raises(ValueError, match="no accuracy of a recipe"):
         headline(accuracies().assign(part="validation"))
@@ -184,4 +185,6 @@ def test_the_headline_puts_the_best_on_unseen_structures_first():
 
 def test_the_headline_says_on_what_machine_it_was_computed(finished):
     publish(finished(), NOTEBOOKS, say=lambda line: None)
-    assert "Computed on a (`runs.json` beside it)." in (paths.root() / "README.md").read_text()
+    readme = (paths.root() / "README.md").read_text()
+    assert "test rows (n = 100), mean over seeds" in readme
+    assert "Computed on a (`runs.json` beside it)." in readme

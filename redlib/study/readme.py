@@ -31,8 +31,10 @@ def page(tables: Path, text: str, checked: pd.DataFrame | None) -> str:
     of_record = config.PROFILES["record"].reads
     task1 = results.read(Path(tables) / "task1.csv")
     where = f"from `data/results/{of_record}/task1.csv`"
-    note = f"Profile `{of_record}`, test rows, mean over seeds with 95 % intervals, {where}.{_machines(task1, tables)}"
-    text = between(text, START, END, f"{markdown(headline(task1))}\n\n{note}")
+    shown = headline(task1)
+    rows = f"test rows {shown.columns.name}".strip()
+    note = f"Profile `{of_record}`, {rows}, mean over seeds with 95 % intervals, {where}.{_machines(task1, tables)}"
+    text = between(text, START, END, f"{markdown(shown)}\n\n{note}")
     if checked is None:
         return text
     said = answers(config.load("record"), results.Folder(tables).__getitem__, checked)
@@ -87,7 +89,8 @@ def _machines(task1: pd.DataFrame, tables: Path) -> str:
 
 def headline(task1: pd.DataFrame) -> pd.DataFrame:
     """Value and range accuracy on test rows, all seeds and ranges, as text: a row for each recipe and method (best on
-    unseen structures first), a column for each split and metric. ValueError when the table has no such row."""
+    unseen structures first), a column for each split and metric; the columns' name says n where it can be said in a few
+    words. ValueError when the table has no such row."""
     rows = task1[(task1["part"] == "test") & (task1["group"] == "all") & (task1["seed"].astype(str) == "all")]
     rows = rows[rows["variant"].isin(RECIPES) & rows["metric"].isin(METRICS) & rows["split"].isin(SPLITS)]
     if rows.empty:
@@ -103,7 +106,7 @@ def headline(task1: pd.DataFrame) -> pd.DataFrame:
         column=[f"{metric.split('_')[0]}, {split}" for metric, split in rows[["metric", "split"]].to_numpy()]
     )
     shown = results.table(named.rename(columns={"variant": "recipe"}), ["recipe", "method"], "column")
-    shown.columns.name = None
+    shown.columns.name = shown.columns.name.removeprefix("column").strip()
     return shown.reset_index()
 
 
