@@ -314,7 +314,7 @@ def test_a_change_is_the_difference_of_two_accuracies_with_a_paired_interval(mad
 def test_red_and_the_mixture_of_its_experts_are_one_function_in_the_table(made):
     _, _, frame = made
     apart = results.select(frame, method=fair.SAME, metric="logit_difference")
-    assert len(apart) == 2 + 1 + 1 + 1
+    assert len(apart) == 2 + 1 + 1 + 1 + 1
     assert (apart["value"] < 1e-5).all()
 
 
@@ -356,7 +356,7 @@ def test_effects_of_a_crossing_that_was_made_up_are_what_went_into_it():
 
 def test_an_effect_in_the_table_is_the_mean_of_the_changes_in_its_four_places(made):
     _, _, frame = made
-    here = results.select(frame, task="task2", split="text", seed="all")
+    here = results.select(frame, variant="operations/chosen", split="text", seed="all")
     level = here[here["metric"] == "range_accuracy"].set_index("method")["value"]
     cells = crossed()
     changes = [
@@ -384,8 +384,20 @@ def test_the_steps_of_a_path_add_up_to_its_last_arm(made):
         figures.path_steps(frame[frame["metric"] != "value_accuracy_change"], "task1", "text")
 
 
-def test_both_figures_name_every_arm_and_what_they_show(made):
+def test_steps_of_two_kinds_of_chains_are_not_mixed_up(made):
     _, _, frame = made
+    kinds = {name: frame[frame["variant"] == name] for name in ("operations/chosen", "single_heavy/chosen")}
+    paths = {name: figures.path_steps(rows, "task2", "text") for name, rows in kinds.items()}
+    for name, steps in paths.items():
+        at = {"variant": name, "split": "text", "seed": "all", "metric": "value_accuracy"}
+        assert steps["after"].iloc[-1] == results.pick(frame, **at, method=PATH[-1])["value"]
+    with pytest.raises(ValueError, match="2 rows match .* they differ in variant"):
+        figures.path_steps(frame, "task2", "text")
+
+
+def test_both_figures_name_every_arm_and_what_they_show(made):
+    _, _, whole = made
+    frame = whole[whole["variant"] != "single_heavy/chosen"]
     reported = results.select(claims.load(), section="4.9.1")
     arms = figures.draw_arms(frame, "laptop", "a backbone", figures.NO_EVIDENCE)
     path = figures.draw_path(frame, reported, "laptop", "a backbone", figures.NO_EVIDENCE, metric="range_accuracy")
@@ -394,5 +406,8 @@ def test_both_figures_name_every_arm_and_what_they_show(made):
         assert all(word in said for word in ("profile laptop", "a backbone", "split text, structure", "no evidence"))
         assert len(fig.axes) == panels
         assert len(fig.axes[0].get_yticklabels()) == ticks
+    alone = whole[whole["variant"] == "single_heavy/chosen"]
+    assert len(figures.draw_arms(alone, "laptop").axes) == 2
+    assert len(figures.draw_path(alone, reported, "laptop").axes) == 1
     with pytest.raises(LookupError, match="no row with reference=red"):
         figures.draw_arms(frame[frame["reference"] != "red"], "laptop")

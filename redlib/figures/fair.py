@@ -64,12 +64,12 @@ LOSS, GAIN, NOTHING = (style.RED, "//"), (style.GREEN, ".."), ("#d8d8d8", "")  #
 
 @style.styled
 def draw_arms(frame: pd.DataFrame, profile: str, backbone: str = "", note: str = "") -> Figure:
-    """Every arm minus RED on the same rows, both tasks and splits. Reads fair: value_accuracy_change and
-    range_accuracy_change against reference = red; seed = all."""
+    """Every arm minus RED on the same rows, the tasks and splits that there are. Reads fair: value_accuracy_change and
+    range_accuracy_change against reference = red; seed = all; one variant a task."""
     metrics = ("value_accuracy", "range_accuracy")
-    rows = select(frame, seed="all", reference="red", metric=[f"{metric}_change" for metric in metrics], split=BOTH)
+    rows = select(frame, seed="all", reference="red", metric=[f"{metric}_change" for metric in metrics])
     places, headings = _places()
-    tasks = [task for task in TASKS if task in set(rows["task"])]
+    tasks, splits = _there(rows)
     about = style.subtitle(rows, profile, backbone, f"paired, {INTERVALS}  ·  +: on top of the row above")
     size = (4.4 + 4.8 * len(tasks), 0.235 * (len(places) + len(headings)) + 2.4)
     title = "What each change does: every arm minus RED on the same texts"
@@ -78,7 +78,7 @@ def draw_arms(frame: pd.DataFrame, profile: str, backbone: str = "", note: str =
     for ax, (task, metric) in zip(axes[0], panels, strict=True):
         mine = rows[(rows["task"] == task) & (rows["metric"] == f"{metric}_change")]
         ax.axvline(0, color=style.INK, linewidth=0.8)
-        for split, shift in zip(BOTH, (0.17, -0.17), strict=True):
+        for split, shift in zip(splits, (0.17, -0.17) if len(splits) > 1 else (0,), strict=True):
             points = mine[mine["split"] == split].set_index("method").reindex([name for name, _ in places])
             at = np.array([place for _, place in places]) + shift
             style.points(
@@ -94,6 +94,11 @@ def draw_arms(frame: pd.DataFrame, profile: str, backbone: str = "", note: str =
         axes[0, 0].text(-0.02, place, heading, ha="right", va="center", size=8, weight="bold", transform=beside)
     style.legend_below(fig, axes[0, 0])
     return fig
+
+
+def _there(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """The tasks and splits of a frame, as they are drawn."""
+    return [name for name in TASKS if name in set(rows["task"])], [name for name in BOTH if name in set(rows["split"])]
 
 
 def _places() -> tuple[list[tuple[str, float]], list[tuple[float, str]]]:
@@ -134,18 +139,18 @@ def draw_path(
 ) -> Figure:
     """The path as a waterfall, tasks down and splits across, the source's two numbers under it.
 
-    Reads fair (`path_steps`) and the claims of 4.9.1: task, method (red, moe_no_residual), number.
+    Reads fair, one variant a task (`path_steps`), and the claims of 4.9.1: task, method (red, moe_no_residual), number.
     """
-    rows = select(frame, seed="all", method=list(path), split=BOTH, metric=metric)
-    tasks = [task for task in TASKS if task in set(rows["task"])]
+    rows = select(frame, seed="all", method=list(path), metric=metric)
+    tasks, splits = _there(rows)
     about = style.subtitle(rows, profile, backbone, f"whiskers: paired change from the row above, {INTERVALS}")
-    size = (13.5, (0.33 * (len(path) + 2) + 0.9) * len(tasks) + 1.6)
+    size = (4.5 + 4.5 * len(splits), (0.33 * (len(path) + 2) + 0.9) * len(tasks) + 1.6)
     start = LABELS[path[0]].rpartition(": ")[2]
     title = f"From {start} to the mixture in steps of one change"
-    fig, axes = style.canvas(size, title, about, note, len(tasks), 2, sharex=True, sharey=True)
+    fig, axes = style.canvas(size, title, about, note, len(tasks), len(splits), sharex=True, sharey=True)
     for task, line in zip(tasks, axes, strict=True):
         ends = select(reported, task=task).set_index("method")["number"]
-        for split, ax in zip(BOTH, line, strict=True):
+        for split, ax in zip(splits, line, strict=True):
             _waterfall(ax, path_steps(frame, task, split, path, metric))
             for place, name in enumerate(("red", "moe_no_residual"), len(path)):
                 ax.barh(-place, ends[name], height=0.6, facecolor=style.PAPER, edgecolor=style.INK, hatch="xx")

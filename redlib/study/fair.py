@@ -25,6 +25,8 @@ from redlib.study.settings import Data, Setting
 from redlib.study.stage import Stage
 
 SEEDS = 3  # at most, where a profile does not say
+SPLITS = ("text", "structure")
+STEPS = ("operations", "single_heavy")  # of Task 2; the source's own gap is on the latter (4.7)
 SAME = "moe_same_experts"  # RED's experts and weights mixed as logits: by the identity no other function
 BUILT_FROM = ("red", "softmax_moe", "red_logit_scale", SAME)  # methods whose trained parts are reused
 ROUTERS = {ARMS[arm].router_name: part for arm, part in (("red", "router"), ("softmax_moe", "gate"))}
@@ -35,11 +37,11 @@ Bank = dict[str, nn.Module]  # parts by name; members are the seeds, of experts 
 
 
 def settings(profile: Profile) -> list[Setting]:
-    """Both tasks (Task 2 with steps as `operations`), recipe `chosen`, splits text and structure that have seeds."""
-    made = []
-    for split in ("text", "structure"):
-        made.append(task1.setting(profile, "chosen", split, methods=BUILT_FROM))
-        made.append(task2.setting(profile, "chosen", split, methods=BUILT_FROM))
+    """Task 1 and Task 2 with every one of STEPS that the profile has, recipe `chosen`, on SPLITS that have seeds."""
+    made = [task1.setting(profile, "chosen", split, methods=BUILT_FROM) for split in SPLITS]
+    for steps in STEPS:
+        if steps in profile.task2.definitions:
+            made += [task2.setting(profile, "chosen", split, steps, methods=BUILT_FROM) for split in SPLITS]
     return [s for s in made if s.seeds]
 
 

@@ -13,6 +13,7 @@ from redlib.study import fair
 from redlib.study.answers.reading import CHOSEN, NEW, ROUTER, UNSEEN, VALUE, Tables, begin
 from redlib.study.arithmetic_tables import ADDITIONS
 
+HEAVY = "single_heavy/chosen"
 SMOOTHER = {-1: "RED is smoother", 1: "the mixture is smoother", 0: "no measurable difference"}
 
 
@@ -20,11 +21,9 @@ def fair_comparison(t: Tables) -> str:
     """Which step from RED to the mixture costs most, in how many settings."""
     scores = t.read("fair")
     found = dict(_steps(scores))
-    total = pick(
-        scores, task="task1", split="structure", seed="all", method="softmax_moe", reference="red",
-        metric=f"{VALUE}_change",
-    )  # fmt: skip
-    worst = found["task1", "structure"]
+    changes = select(scores, seed="all", method="softmax_moe", reference="red", metric=f"{VALUE}_change")
+    total = pick(changes, task="task1", split="structure")
+    worst = found["chosen", "structure"]
     same = sum(step["method"] == worst["method"] and step["high"] < 0 for step in found.values())
     name = LABELS[worst["method"]].removeprefix("+ ")
     apart = select(scores, method=fair.SAME, metric="logit_difference")["value"].max()
@@ -34,18 +33,29 @@ def fair_comparison(t: Tables) -> str:
         if worst["high"] < 0
         else f"no step to the mixture costs anything measurable {NEW}"
     )
+    heavy = changes[changes["variant"] == HEAVY]
+    known = "" if heavy.empty else _of_heavy(pick(heavy), found[HEAVY, "text"])
     return (
-        f"In value accuracy {costs}. RED's own experts and weights, mixed as logits, give its "
+        f"In value accuracy {costs}. {known}RED's own experts and weights, mixed as logits, give its "
         f"logits but for a relative difference of {apart:.1e}."
     )
 
 
 def _steps(scores: pd.DataFrame) -> Iterator[tuple[tuple[str, str], pd.Series]]:
-    """The step of the way to the mixture that costs most, for each task and split."""
-    for task in sorted(set(scores["task"])):
-        for split in ("structure", "text"):
-            inside = figures.path_steps(scores, task, split)[1 : PATH.index("softmax_moe") + 1]
-            yield (task, split), inside.loc[inside["value"].idxmin()]
+    """The step of the way to the mixture that costs most, for each variant and split."""
+    rows = scores[scores["split"].isin(fair.SPLITS)]
+    for (variant, split), here in rows.groupby(["variant", "split"]):
+        inside = figures.path_steps(here, here["task"].iloc[0], split)[1 : PATH.index("softmax_moe") + 1]
+        yield (variant, split), inside.loc[inside["value"].idxmin()]
+
+
+def _of_heavy(total: pd.Series, worst: pd.Series) -> str:
+    """The step that costs most where most chains have one operation, the data of the source's gap on Task 2."""
+    name = LABELS[worst["method"]].removeprefix("+ ")
+    return (
+        f"On chains of mostly one operation, the source's data for Task 2, *{name}* cost most: "
+        f"{cell(worst)} of {cell(total)}. "
+    )
 
 
 def router(t: Tables) -> str:
