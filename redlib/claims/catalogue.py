@@ -113,10 +113,10 @@ def _accuracy(claim: dict, group: str, rule: str) -> tuple[str, str]:
 
 
 def _case(claim: dict) -> tuple[str, str]:
-    """A case study (4.11): a value is said by most seeds, a weight lies in the interval over seeds. Questions with one
-    operation are Task 1's."""
+    """A case study (4.11): a value is said by most seeds, a weight lies in the interval over seeds. The source's experts
+    had seen additions alone; a question with two operations is read with those of Task 2 too."""
     question = claim["group"]
-    task = "task1" if question.count("plus") + question.count("minus") == 1 else "task2"
+    task = "task1" if question.count("plus") + question.count("minus") == 1 else "task1 | task2"
     of_value = claim["metric"] == "value"
     metric = "value_accuracy" if of_value else claim["metric"]
     rule = "above 0.5" if of_value else f"within {claim['reported']}"

@@ -1,4 +1,4 @@
-"""Verdicts on what the source concludes from Task 1 (4.6)."""
+"""Verdicts on what the source concludes from Task 1 (4.6, and 4.11 on bias)."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from redlib.results import listed, select
 def verdicts(
     results: pd.DataFrame, bias: pd.DataFrame, labels, variant: str = "chosen", split: str = "structure"
 ) -> pd.DataFrame:
-    """Whether each conclusion of 4.6 holds on one split under one recipe, by a test that is written beside it.
+    """Whether each conclusion holds on one split under one recipe, by a test that is written beside it.
 
     results: tidy rows of Task 1; bias: rows of `bias_by_value`. Columns: section, claim, test, measured, verdict
     (holds, does not hold, or undecided where an interval reaches over the border). LookupError for missing rows.
@@ -21,7 +21,7 @@ def verdicts(
     test = select(rows, part="test")
     drawn = select(bias, variant=variant, split=split, part="test")
     found = [*best_of_all(test, "4.6.1"), *_uniform(test, labels), *_levels(test, labels), *routing(test, "4.6.4-03")]
-    found += [*_shapes(drawn, labels), *_boundaries(drawn, labels)]
+    found += [*_shapes(drawn, labels), *_boundaries(drawn, labels), *_bias(drawn)]
     return pd.DataFrame(found, columns=VERDICT)
 
 
@@ -67,12 +67,25 @@ def _shapes(drawn: pd.DataFrame, labels) -> Iterator[tuple]:
     excess = head.get("predicted_share", 0.0) - head.get("true_share", 0.0)
     said = "middle ranges are predicted more often than they occur (by more than 0.01, no interval)"
     yield "4.6.5", "the global head leans to the middle", said, f"{excess:+.3f}", HOLDS if excess > 0.01 else FAILS
-    errors = select(drawn, metric="signed_error", method=("uniform_average", "red"))
-    drift = errors.assign(size=errors["value"].abs()).groupby("method")["size"].mean()
+    drift = _drift(drawn)
     said = "mean error of a true value, sign dropped: more than 1, and more than RED's (no interval)"
     measured = f"{drift['uniform_average']:.1f}, RED {drift['red']:.1f}"
     holds = drift["uniform_average"] > max(1.0, drift["red"])
     yield "4.6.5", "uniform averaging drifts", said, measured, HOLDS if holds else FAILS
+
+
+def _drift(drawn: pd.DataFrame) -> pd.Series:
+    """By method: the mean error of a true value without its sign, mean over the values."""
+    errors = select(drawn, metric="signed_error")
+    return errors.assign(size=errors["value"].abs()).groupby("method")["size"].mean()
+
+
+def _bias(drawn: pd.DataFrame) -> Iterator[tuple]:
+    drift = _drift(drawn)
+    said = "mean error of a true value, sign dropped: RED's is below the global head's by more than 0.1 (no interval)"
+    measured = f"RED {drift['red']:.2f}, global head {drift['global_head']:.2f}"
+    holds = drift["global_head"] - drift["red"] > 0.1
+    yield "4.11", "residual paths correct systematic bias", said, measured, HOLDS if holds else FAILS
 
 
 def _boundaries(drawn: pd.DataFrame, labels) -> Iterator[tuple]:

@@ -46,7 +46,8 @@ def task2_verdicts(
     results: tidy rows of Task 2. LookupError for missing rows.
     """
     test = select(results, seed="all", variant=variant, split=split, part="test")
-    found = [*best_of_all(test, "4.7.1"), *_collapse(test), *_by_range(test, labels), *routing(test, "4.7.3-05")]
+    found = [*best_of_all(test, "4.7.1"), *_collapse(test), *_mixture(test, labels), *_by_range(test, labels)]
+    found += [*routing(test, "4.7.3-05")]
     found += [*_every_kind(kinds(results, variant, split))]
     return pd.DataFrame(found, columns=VERDICT)
 
@@ -55,6 +56,22 @@ def _collapse(test: pd.DataFrame) -> Iterator[tuple]:
     row = pick(test, method="uniform_average", metric="value_accuracy", group="all")
     said = f"its value accuracy is below {SURVIVES:.0%}"
     yield "4.7.1", "uniform averaging collapses", said, cell(row), judge(-row["high"], -row["low"], -SURVIVES)
+
+
+def _mixture(test: pd.DataFrame, labels) -> Iterator[tuple]:
+    test = select(test, metric="value_accuracy")
+    mixed, equal = (pick(test, method=name, group="all") for name in ("softmax_moe", "uniform_average"))
+    said = "its value accuracy lies above that of uniform averaging, interval against interval"
+    measured = f"{cell(mixed)} against {cell(equal)}"
+    verdict = judge(mixed["low"] - equal["high"], mixed["high"] - equal["low"])
+    yield "4.7.1", "the mixture improves on uniform averaging", said, measured, verdict
+    rows = select(test, method="softmax_moe", group=labels.names).sort_values("value")
+    worst, best = rows.iloc[0], rows.iloc[-1]
+    high, weak = ACCURACY_LEVELS["high"], ACCURACY_LEVELS["moderate"]
+    said = f"its best range is above {high:.2f} and its worst below {weak:.2f}, the levels of 4.6.2"
+    measured = f"best {best['group']}: {cell(best)}; worst {worst['group']}: {cell(worst)}"
+    verdict = together([judge(best["low"], best["high"], high), judge(-worst["high"], -worst["low"], -weak)])
+    yield "4.7.2", "the mixture is high in some ranges and weak in others", said, measured, verdict
 
 
 def _by_range(test: pd.DataFrame, labels) -> Iterator[tuple]:

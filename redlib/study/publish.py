@@ -5,6 +5,7 @@ Everything is checked before anything is copied. A profile that is not the one o
 
 import subprocess
 from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
@@ -18,8 +19,10 @@ from redlib.study.runner import Runner
 from redlib.study.stage import Say
 
 __all__ = ["END", "START", "headline", "markdown", "problems", "publish"]
-CLAIMS = ("claim_id", "document", "section", "kind", "reported", "shown", "measured", "low", "high", "n", "setting")
-CLAIMS += ("as_range", "verdict", "why", "notebook")  # of claims.csv
+VERSIONS = "versions.json"  # beside the figures: with what they were drawn
+DRAWN_WITH = ("matplotlib", "numpy", "pandas", "scipy", "seaborn")
+CLAIMS = ("claim_id", "document", "section", "kind", "words", "reported", "shown", "measured", "low", "high", "n", "setting")
+CLAIMS += ("as_range", "verdict", "why", "notebook", "command")  # of claims.csv
 
 
 def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> None:
@@ -42,10 +45,16 @@ def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> 
         say(f"figures, executed notebooks and README stay as they are: {name} is not the profile of record")
         return
     figures = {figure for notebook in notebooks for figure in runner.sidecar(notebook)["figures"]}
-    _replace([runner.out / "figures" / figure for figure in sorted(figures)], paths.root() / "figures", say)
+    paths.write_json(runner.out / "figures" / VERSIONS, drawing_versions())
+    _replace([runner.out / "figures" / name for name in sorted({*figures, VERSIONS})], paths.root() / "figures", say)
     _replace([runner.executed(notebook) for notebook in notebooks], paths.root() / "notebooks" / "executed", say)
     paths.write_text(paths.root() / "README.md", readme)
     say("tables in README.md")
+
+
+def drawing_versions() -> dict[str, str]:
+    """Of the packages that decide how a figure looks, by name."""
+    return {name: metadata.version(name) for name in DRAWN_WITH}
 
 
 def problems(runner: Runner, notebooks: Iterable[Notebook]) -> list[str]:
