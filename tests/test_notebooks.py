@@ -7,7 +7,9 @@ import ast
 import json
 import re
 
+import matplotlib.image
 import nbformat
+import numpy as np
 import papermill
 import pytest
 import torch
@@ -15,6 +17,7 @@ import torch
 from redlib import config, paths
 from redlib.study.executing import parameters, texts
 from redlib.study.notebooks import NOTEBOOKS
+from redlib.study.publish import VERSIONS, drawing_versions
 from redlib.study.runner import Runner
 from redlib.study.tables import TABLES
 
@@ -150,6 +153,20 @@ def test_it_shows_the_record_without_training(notebook, tmp_path, monkeypatch):
     (own / "backbones").symlink_to(shared)
     monkeypatch.setenv("REDLIB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("REDLIB_CACHE", str(own))
-    Runner("record").run([notebook])
+    runner = Runner("record")
+    runner.run([notebook])
     assert {folder.name for folder in own.glob("stages/*")} <= DRAWN
     assert config.load("record").reads == "full"
+    is_committed(runner.out / "figures", runner.sidecar(notebook)["figures"])
+
+
+def is_committed(drawn, names):
+    """The figures drawn are those of the record: by name, and by what they show where the same versions draw."""
+    committed = paths.root() / "figures"
+    assert [name for name in names if not (committed / name).is_file()] == []
+    if json.loads((committed / VERSIONS).read_text()) != drawing_versions():
+        return
+    for name in (name for name in names if name.endswith(".png")):
+        ours, theirs = (matplotlib.image.imread(folder / name) for folder in (drawn, committed))
+        assert ours.shape == theirs.shape, name
+        assert np.abs(ours - theirs).mean() < 0.002, name

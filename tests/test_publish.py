@@ -73,6 +73,7 @@ def test_the_record_is_tables_figures_notebooks_and_headline(finished, tmp_path)
         "data/results/full/task1.csv",
         "figures/00_a.png",
         "figures/01_b.png",
+        "figures/versions.json",
         "notebooks/executed/00_a.ipynb",
         "notebooks/executed/01_b.ipynb",
     ]
