@@ -26,7 +26,7 @@ def add(commands) -> None:
 
     solve = commands.add_parser("solve", help="a chain in words: its program, every step by an expert, the answer")
     solve.add_argument("question", metavar="QUESTION", help="such as '29 minus 11 minus 9 plus 15'")
-    add_profile(solve, "auto")
+    add_profile(solve, "record")
     solve.add_argument("--planner", default="trained", help="trained (the default) or symbolic, the parser")
     solve.add_argument("--method", default="red", help="who executes steps: red (the default), softmax_moe, ...")
     solve.add_argument("--domain", default="closed", help="steps that the experts know: closed (the default) or source")
