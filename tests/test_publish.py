@@ -184,6 +184,19 @@ def test_the_headline_puts_the_best_on_unseen_structures_first():
         headline(accuracies().assign(part="validation"))
 
 
+def test_red_plus_has_its_row_in_the_headline_with_its_own_n():
+    own = accuracies().query("variant == 'chosen' and method == 'red'").assign(method="red_plus")
+    own.loc[own["split"] == "structure", ["value", "n"]] = [0.99, 500]
+    chains = own.assign(task="task2", value=0.5)
+    table = headline(accuracies(), pd.concat([own, chains, own.assign(method="red_plus_base")]))
+    assert table.columns.name == "(n = 100)"
+    assert table[["recipe", "method"]].to_numpy().tolist()[:2] == [
+        ["chosen", "red_plus (n = 500 structure, 100 text)"],
+        ["chosen", "red"],
+    ]
+    assert table["value, structure"][0].startswith("0.990 [")
+
+
 def test_the_headline_says_on_what_machine_it_was_computed(finished):
     publish(finished(), NOTEBOOKS, say=lambda line: None)
     readme = (paths.root() / "README.md").read_text()

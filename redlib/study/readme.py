@@ -19,6 +19,7 @@ MAP_START, MAP_END = "<!-- map:start -->", "<!-- map:end -->"
 SPLITS = ("structure", "text")
 RECIPES = ("chosen", "source")
 METRICS = ("value_accuracy", "range_accuracy")
+PLUS = "red_plus"
 
 
 def page(tables: Path, text: str, checked: pd.DataFrame | None) -> str:
@@ -31,7 +32,8 @@ def page(tables: Path, text: str, checked: pd.DataFrame | None) -> str:
     of_record = config.PROFILES["record"].reads
     task1 = results.read(Path(tables) / "task1.csv")
     where = f"from `data/results/{of_record}/task1.csv`"
-    shown = headline(task1)
+    file = Path(tables) / f"{PLUS}.csv"
+    shown = headline(task1, results.read(file) if file.is_file() else None)
     rows = f"test rows {shown.columns.name}".strip()
     note = f"Profile `{of_record}`, {rows}, mean over seeds with 95 % intervals, {where}.{_machines(task1, tables)}"
     text = between(text, START, END, f"{markdown(shown)}\n\n{note}")
@@ -87,14 +89,20 @@ def _machines(task1: pd.DataFrame, tables: Path) -> str:
     return f" Computed on {', '.join(sorted(machines))} (`runs.json` beside it)." if machines else ""
 
 
-def headline(task1: pd.DataFrame) -> pd.DataFrame:
+def headline(task1: pd.DataFrame, plus: pd.DataFrame | None = None) -> pd.DataFrame:
     """Value and range accuracy on test rows, all seeds and ranges, as text: a row for each recipe and method (best on
     unseen structures first), a column for each split and metric; the columns' name says n where it can be said in a few
-    words. ValueError when the table has no such row."""
-    rows = task1[(task1["part"] == "test") & (task1["group"] == "all") & (task1["seed"].astype(str) == "all")]
-    rows = rows[rows["variant"].isin(RECIPES) & rows["metric"].isin(METRICS) & rows["split"].isin(SPLITS)]
+    words. ValueError when the table has no such row.
+
+    plus: the table of `red_plus`, whose seeds are others: the row of its method says n itself.
+    """
+    rows = _overall(task1[task1["variant"].isin(RECIPES)])
     if rows.empty:
         raise ValueError("table 'task1' has no accuracy of a recipe on test rows over all seeds")
+    counts = _counts(rows)
+    if plus is not None:
+        own = _overall(plus[(plus["task"] == "task1") & (plus["method"] == PLUS)])
+        rows = pd.concat([rows, own.assign(method=f"{PLUS} {_counts(own)}")])
     first = rows[(rows["split"] == SPLITS[0]) & (rows["metric"] == METRICS[0])]
     best = first.set_index(["variant", "method"])["value"].to_dict()
     rows = rows.assign(
@@ -102,12 +110,28 @@ def headline(task1: pd.DataFrame) -> pd.DataFrame:
         split=pd.Categorical(rows["split"], SPLITS, ordered=True),
         metric=pd.Categorical(rows["metric"], METRICS, ordered=True),
     ).sort_values(["variant", "best", "method", "split", "metric"])
-    named = rows.assign(
-        column=[f"{metric.split('_')[0]}, {split}" for metric, split in rows[["metric", "split"]].to_numpy()]
-    )
-    shown = results.table(named.rename(columns={"variant": "recipe"}), ["recipe", "method"], "column")
-    shown.columns.name = shown.columns.name.removeprefix("column").strip()
+    shown = _wide(rows)
+    shown.columns.name = counts
     return shown.reset_index()
+
+
+def _overall(frame: pd.DataFrame) -> pd.DataFrame:
+    """What a headline shows of a table: the two accuracies on both splits, test rows, over seeds and ranges."""
+    rows = frame[(frame["part"] == "test") & (frame["group"] == "all") & (frame["seed"].astype(str) == "all")]
+    return rows[rows["metric"].isin(METRICS) & rows["split"].isin(SPLITS)]
+
+
+def _wide(rows: pd.DataFrame) -> pd.DataFrame:
+    columns = [f"{metric.split('_')[0]}, {split}" for metric, split in rows[["metric", "split"]].to_numpy()]
+    named = rows.assign(column=columns).rename(columns={"variant": "recipe"})
+    return results.table(named, ["recipe", "method"], "column")
+
+
+def _counts(rows: pd.DataFrame) -> str:
+    """`(n = 40,000 structure, 8,000 text)`, or nothing where it takes more words."""
+    return (
+        results.table(rows, ["variant", "method"], ["metric", "split"]).columns.names[-1].removeprefix("split").strip()
+    )
 
 
 def markdown(table: pd.DataFrame) -> str:
