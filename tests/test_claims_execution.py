@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from redlib import claims, evaluation, figures
+from redlib.execution import as_lines
 from redlib.expressions import LabelSpace
 from redlib.study import execution_tables
 
@@ -145,11 +146,19 @@ def test_compounding_maps_and_leavers_are_drawn_from_their_tables():
     curve = curve.assign(seed="all", part="test", variant="closed/gold", split="structure")
     assert len(figures.draw_compounding(curve, "smoke", methods=["red", "softmax_moe"]).axes) == 1
     steps = [(op, a, b) for op in ("addition", "subtraction") for a in range(2, 9) for b in range(2, 5)]
-    maps = pd.DataFrame(steps, columns=["operator", "first", "second"])
-    maps = maps.assign(value=1.0, metric="value_accuracy", method="red", variant="source", split="text", part="all")
-    maps = maps.assign(group=np.where(maps["first"] < 5, "inside", "outside"), n=1)
+    steps = pd.DataFrame(steps, columns=["operator", "first", "second"])
+    maps = pd.concat([steps.assign(method="top1"), steps.assign(method="red")])
+    maps = maps.assign(group=np.where(maps["first"] < 5, "inside", "outside"), n=4)
+    maps = maps.assign(right=np.where((maps["method"] == "red") | (maps["second"] > 2), 4, 1))
+    maps = as_lines(maps, ["method", "operator", "group"])
+    maps = maps.assign(metric="value_accuracy", variant="source", split="text", part="all")
     fig = figures.draw_step_maps(maps, "smoke", variant="source")
     assert len(fig.axes) == 3  # a colour bar
+    assert all((ax.images[0].get_array() == 1).all() for ax in fig.axes[:2]), "of RED alone"
+    fig = figures.draw_executor_maps(maps, "smoke", variant="source", split="text")
+    assert [ax.get_title() for ax in fig.axes[:2]] == ["RED\n100.0% right", "RED, top-1 weights\n75.0% right"]
+    assert fig.axes[3].images[0].get_array().tolist() == [[0.25] * 7, [1] * 7, [1] * 7]
+    assert len(fig.axes) == 5
     leaving = pd.DataFrame({"group": ["ops=2", "ops=3", "all"], "value": [0.2, 0.4, 0.3], "n": 10})
     leaving = leaving.assign(variant="closed/gold/chains=source", metric="programs_outside", part="all", split="pool")
     assert "2 operations" in labels_of(figures.draw_leaving(leaving, "smoke"))

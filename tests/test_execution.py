@@ -3,12 +3,25 @@
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redlib.datasets import decomposer, steps
-from redlib.execution import KINDS, StepTable, budget, compounding, encode, exposure, outcomes, run, symbolic
+from redlib.execution import (
+    KINDS,
+    StepTable,
+    as_lines,
+    as_steps,
+    budget,
+    compounding,
+    encode,
+    exposure,
+    outcomes,
+    run,
+    symbolic,
+)
 from redlib.execution.table import NO_RANGE, UNKNOWN
 from redlib.expressions import SOURCE_LABELS, Expression
 from redlib.programs import Program, Step, exact
@@ -223,6 +236,38 @@ def test_the_error_map_has_every_step_once(table):
     ]
     assert wrong["inside"].tolist() == [True, True, False, True]
     assert wrong["predicted_range"].tolist() == [0, 2, 3, 0]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from(["red", "top1"]), st.integers(2, 5), st.integers(2, 9)),
+        st.integers(0, 12),
+        min_size=1,
+    )
+)
+def test_steps_are_the_same_after_they_were_lines_and_no_line_has_a_gap(counts):
+    steps = pd.DataFrame([(*step, right, 12) for step, right in counts.items()])
+    steps = steps.set_axis(["method", "first", "second", "right", "n"], axis=1)
+    lines = as_lines(steps, ["method"])
+    after = lines.assign(second=lines["second"] + lines["right"].str.split().str.len())
+    assert not set(counts) & set(after[["method", "first", "second"]].itertuples(index=False, name=None))
+    found = as_steps(lines)
+    assert list(found.columns) == ["method", "first", "second", "value", "n"]
+    read = {tuple(step): round(value * n) for *step, value, n in found.itertuples(index=False)}
+    assert (read, len(found)) == (counts, len(counts))
+
+
+def test_lines_worked_by_hand():
+    steps = [("+", 3, 2, 5), ("+", 3, 3, 0), ("+", 3, 5, 1), ("+", 4, 2, 2), ("-", 4, 2, 4)]
+    steps = pd.DataFrame(steps, columns=["operator", "first", "second", "right"]).assign(n=5)
+    lines = as_lines(steps.iloc[::-1], ["operator"])
+    assert lines[["operator", "first", "second", "right", "value", "n"]].values.tolist() == [
+        ["+", 3, 2, "5 0", 0.5, 10],
+        ["+", 3, 5, "1", 0.2, 5],
+        ["+", 4, 2, "2", 0.4, 5],
+        ["-", 4, 2, "4", 0.8, 5],
+    ]
 
 
 def test_a_table_of_part_of_the_steps_knows_only_those():

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import torch
 
-from redlib import config, evaluation, features, training
+from redlib import config, evaluation, features, results, study, training
 from redlib.datasets import steps
-from redlib.execution import encode, run
+from redlib.execution import as_steps, encode, run
 from redlib.expressions import OPERATORS, LabelSpace
 from redlib.models import LinearBank, MLPBank, PooledBase, ResidualExperts, take
 from redlib.models.executors import BY_RANGE, EXECUTORS, ORACLE, Cast, executor
@@ -247,6 +247,50 @@ def test_single_steps_are_judged_exactly(made, profile):
     by = every.set_index("group")
     assert by.loc["all", "n"] == by.loc["addition", "n"] + by.loc["subtraction", "n"]
     assert by.loc["addition", "n"] == by.loc[["addition/unseen=no", "addition/unseen=yes"], "n"].sum()
+
+
+@pytest.fixture(scope="module")
+def errors(cache, profile):
+    """execution_errors.csv of both splits, and what was said of the structure split's steps."""
+    read = operations.executors_stage(profile, "closed", "structure").run(lambda line: None) / "steps.parquet"
+    said = execution_tables.judged(profile, "closed", "structure", pd.read_parquet(read))
+    return study.table(profile, "execution_errors", say=lambda line: None), said
+
+
+def test_the_error_map_has_every_executor_and_every_step_once_and_right_as_often_as_it_was(errors, profile):
+    tidy, judged = errors
+    results.validate(tidy)
+    assert set(tidy["method"]) == set(EXECUTORS)
+    cells = as_steps(results.select(tidy, split="structure"))
+    keys = ["method", "operator", "first", "second"]
+    assert not cells.duplicated(keys).any()
+    assert (cells["n"] == 2).all(), "both seeds are asked"
+    label = judged[judged["label"]].assign(operator=judged["operator"].map(execution_tables.NAMES))
+    wanted = label.groupby(keys)["value_right"].mean()
+    pd.testing.assert_series_equal(cells.set_index(keys)["value"].sort_index(), wanted, check_names=False)
+    inside = cells[cells["group"] == "inside"]
+    assert inside.groupby("method").size().eq(len(operations.domain(profile, "closed").steps())).all()
+
+
+def test_the_error_map_is_a_line_a_first_operand_and_not_a_row_a_step(errors):
+    tidy, judged = errors
+    steps = tidy["right"].str.split().str.len()
+    assert steps.sum() == 2 * judged[judged["label"] & (judged["seed"] == 0)].shape[0]
+    assert len(tidy) < steps.sum() / 30
+
+
+def test_wrong_shares_by_range_are_those_of_single_steps_and_add_up_to_the_accuracy_of_all(errors, profile):
+    tidy, judged = errors
+    space = operations.labels(profile)
+    found = execution_tables.wrong_by_range(results.select(tidy, split="structure"), space)
+    row = results.pick(found, method="top1", operator="subtraction", range="R2")
+    lo, hi = space.bounds[1]
+    mine = judged[(judged["method"] == "top1") & (judged["operator"] == "-") & judged["result"].between(lo, hi)]
+    assert (row["value"], row["n"]) == (pytest.approx((~mine["value_right"]).mean()), len(mine))
+    exact = execution_tables.step_accuracies(judged)
+    exact = results.select(exact, group="all", seed="all", metric="value_accuracy").set_index("method")["value"]
+    whole = (found["value"] * found["n"]).groupby(found["method"]).sum() / found.groupby("method")["n"].sum()
+    assert whole.to_dict() == pytest.approx((1 - exact).to_dict()), "closed: every step with a label is inside"
 
 
 def test_a_planners_text_that_is_no_program_is_no_answer():

@@ -182,6 +182,14 @@ def test_compare_tells_change_from_noise(tmp_path):
         results.compare(tmp_path / "c", tmp_path / "a")
 
 
+def test_what_a_line_says_of_each_step_is_compared_as_a_measure_and_not_as_a_key(tmp_path):
+    line = row(first=3, second=2, right="5 0", value=0.5, n=10, low=np.nan, high=np.nan)
+    found = results.compare(frame(line), frame(line | {"right": "5 5", "value": 1.0}))
+    assert found[["difference", "verdict"]].values.tolist() == [[0.5, "changed"]]
+    with pytest.raises(ValueError, match="two rows for"):
+        results.write(frame(line, line | {"right": "0 5"}), tmp_path / "t.csv")
+
+
 def test_standing_says_where_a_row_is_among_its_rivals():
     tried = frame(
         *(row(layer=layer, value=v, low=v - 0.02, high=v + 0.02) for layer, v in ((0, 0.5), (8, 0.9), (6, 0.87)))

@@ -22,10 +22,10 @@ FIELDS = (
     "hidden_act",
 )
 
-Tensor = tuple[str, str, list[int], Any]  # name, dtype as safetensors writes it, shape, raw bytes
+Entry = tuple[str, str, list[int], Any]  # name, dtype as safetensors writes it, shape, raw bytes
 
 
-def weights_id(tensors: Iterable[Tensor], tokenizer: Any, config: Any) -> str:
+def weights_id(tensors: Iterable[Entry], tokenizer: Any, config: Any) -> str:
     """Hex sha256 over tensors (in name order), the fast tokenizer and the transformers configuration."""
     digest = hashlib.sha256()
     for name, dtype, shape, data in tensors:
@@ -59,7 +59,7 @@ def _canonical(step: Any) -> Any:
     return {key: True if key == "trim_offsets" else _canonical(value) for key, value in step.items()}
 
 
-def stored(folder: Path) -> Iterator[Tensor]:
+def stored(folder: Path) -> Iterator[Entry]:
     """The tensors of all safetensors files of a folder, in name order, as raw bytes."""
     entries = []
     for file in sorted(folder.glob("*.safetensors")):

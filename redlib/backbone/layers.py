@@ -128,7 +128,8 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def room(layers: Sequence[nn.Module], rows: int, reach: int, like: Tensor) -> list[Kept]:
-    """Empty keys and values of every layer for B texts of at most `reach` tokens."""
+    """Empty keys and values, (B, reach, groups, D) each, of every layer for B texts of at most `reach` tokens; of the
+    type of `like`."""
     made = []
     for layer in layers:
         attention = layer.self_attn

@@ -89,7 +89,7 @@ def fold(bank: ResidualExperts) -> tuple[Tensor, Tensor]:
 
 
 def folded(wide: tuple[Tensor, Tensor], h: Tensor, alpha: Tensor) -> Tensor:
-    """The same sum as `loop` in two products without a dimension of experts."""
+    """The same sum as `loop`, h and the result (B, d), in two products without a dimension of experts."""
     down, up = wide
     narrow = F.gelu(h @ down).unflatten(1, (alpha.shape[1], -1)) * alpha[:, :, None]
     return narrow.flatten(1) @ up

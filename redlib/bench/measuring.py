@@ -79,6 +79,7 @@ def in_turns(
 
 
 def rate(turns: Sequence[Taken], clock: str = "wall") -> float:
+    """The median over rounds of a case's rate."""
     return median(turn.rate(clock) for turn in turns)
 
 

@@ -48,13 +48,13 @@ def run(
 
 
 def together(x: Tensor, part: str, seeds: int, rank: int, loop: config.Training) -> nn.Module:
-    """All members as the study trains them."""
+    """All members as the study trains them, on rows of x (N, d)."""
     made, rows = _members(x, part, seeds, rank)
     return training.fit_members(lambda members: take(made, members), rows, loop)[0]
 
 
 def one_by_one(x: Tensor, part: str, seeds: int, rank: int, loop: config.Training) -> list[nn.Module]:
-    """The same members, each by itself after the one before."""
+    """The same members on the same x (N, d), each by itself after the one before."""
     made, rows = _members(x, part, seeds, rank)
     alone = [take(made, [member]) for member in range(len(rows.train))]
     for member, module in enumerate(alone):

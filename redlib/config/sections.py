@@ -13,6 +13,8 @@ Width = Annotated[int, Field(gt=0, multiple_of=8)]  # four heads, each of an eve
 
 
 class BackboneConfig(Config):
+    """The frozen language model, and where training may begin."""
+
     name: str = Field("smollm2-135m", description="qwen3-0.6b, smollm2-135m, tiny, or a local folder")
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     top_layers: int = Field(2, ge=0, description="layers above the freeze boundary")
@@ -248,6 +250,8 @@ class Modularity(Config):
 
 
 class Profile(Config):
+    """How much is computed and on which backbone, chapter by chapter."""
+
     name: str
     evidence: bool = Field(True, description="False: machinery only, never a result")
     reads: str | None = Field(None, description="set for `record`: the profile whose committed results are read")

@@ -8,6 +8,7 @@ from redlib.cost.shapes import SHAPES, configuration
 
 
 def main() -> None:
+    """Print both counts and both measurements of one backbone."""
     parser = argparse.ArgumentParser(prog="python -m redlib.cost", description=__doc__)
     parser.add_argument("--backbone", choices=SHAPES, default="qwen3-0.6b")
     parser.add_argument("--batch", type=int, default=16, help="texts at a time (16, the source's)")

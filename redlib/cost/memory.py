@@ -45,7 +45,7 @@ class Ledger(TorchDispatchMode):
             self.watch(tensor)
 
     def watch(self, tensor: Tensor) -> int:
-        """The number of the tensor's storage."""
+        """The number of the storage of a tensor of any shape."""
         storage = tensor.untyped_storage()
         address = storage._cdata
         if address not in self._alive:
@@ -76,7 +76,8 @@ class Ledger(TorchDispatchMode):
 
 
 def measure(parameters: list[Tensor], step: Callable[[], Any], optimiser: torch.optim.Optimizer | None) -> Memory:
-    """Memory of two runs of `step`, the second with the optimiser's state in place; `parameters`: all weights."""
+    """Memory of two runs of `step`, the second with the optimiser's state in place; `parameters`: all weights, of any
+    shape."""
     with Ledger(parameters) as ledger:
         weights = {ledger.watch(p) for p in parameters}
         gradients: set[int] = set()

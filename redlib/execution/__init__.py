@@ -7,6 +7,7 @@ question with any executor, and shows it step by step.
 
 from redlib.execution.errors import KINDS, budget, compounding, exposure, outcomes
 from redlib.execution.experts import Experts
+from redlib.execution.maps import as_lines, as_steps
 from redlib.execution.run import Plans, Run, encode, run
 from redlib.execution.solution import Said, Solution
 from redlib.execution.solving import Solver, arithmetic, solve
@@ -23,6 +24,8 @@ __all__ = [
     "Solver",
     "StepTable",
     "arithmetic",
+    "as_lines",
+    "as_steps",
     "budget",
     "compounding",
     "encode",

@@ -97,7 +97,7 @@ class StepTable:
 
 
 def ranges_of(values: np.ndarray, labels: LabelSpace) -> np.ndarray:
-    """0-based range of every value, NO_RANGE outside the labels."""
+    """0-based range of every one of `values` of any shape, NO_RANGE outside the labels."""
     inside = (labels.lo <= values) & (values <= labels.hi)
     return np.where(inside, np.searchsorted(labels.edges, values), NO_RANGE)
 

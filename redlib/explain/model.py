@@ -36,7 +36,7 @@ class Model:
         return {name: _Once(part) for name, part in self.parts.items() if name != "base"}
 
     def consider(self, h: Tensor) -> None:
-        """From now on, what a part says of this very h is computed once, however many methods ask."""
+        """From now on, what a part says of this very h (B, d) is computed once, however many methods ask."""
         for part in self._shared.values():
             part.consider(h)
 

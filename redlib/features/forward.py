@@ -129,7 +129,7 @@ def _modules(backbone: Backbone) -> Callable[[packing.Batch, set[int]], dict[int
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on a device; to a GPU from pinned memory, so that nobody waits for the copy."""
+    """A tensor of any shape on a device; to a GPU from pinned memory, so that nobody waits for the copy."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 

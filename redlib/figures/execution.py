@@ -1,13 +1,16 @@
 """Modular execution: accuracy by length, where errors come from, how they compound, every single step, and who leaves
 the experts' domain."""
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
-from redlib.execution import KINDS
+from redlib.execution import KINDS, as_steps
 from redlib.figures import style
 from redlib.figures.style import METRICS, SPLITS, Look, look
 from redlib.figures.task1 import INTERVALS, REPORTED
@@ -188,32 +191,65 @@ def draw_step_maps(
 ) -> Figure:
     """In how many seeds every single step is right: first by second operand, an operation a column, a split a row.
     Reads execution_errors."""
-    rows = select(frame, variant=variant, method=method, metric="value_accuracy")
+    rows = as_steps(select(frame, variant=variant, method=method, metric="value_accuracy"))
     splits, operators = _splits(rows), sorted(set(rows["operator"]))
-    (first, second), (last, end) = rows[["first", "second"]].min(), rows[["first", "second"]].max()
-    extra = "grey: the result is no label  ·  dashed: where the domain ends"
-    about = style.subtitle(rows.drop(columns=["part", "variant"]), profile, backbone, f"domain {variant}  ·  {extra}")
+    about = _about_steps(rows, profile, backbone, variant)
     size = (4.3 * len(operators) + 1.2, 2.6 * len(splits) + 1.3)
     title = f"Every single step of {look(method).label}"
     fig, axes = style.canvas(size, title, about, note, len(splits), len(operators), sharex=True, sharey=True)
     for line, split in zip(axes, splits, strict=True):
         for ax, operator in zip(line, operators, strict=True):
-            mine = rows[(rows["split"] == split) & (rows["operator"] == operator)]
-            grid = np.full((end - second + 1, last - first + 1), np.nan)
-            grid[mine["second"] - second, mine["first"] - first] = mine["value"]
-            around = (first - 0.5, last + 0.5, second - 0.5, end + 0.5)
-            ax.set_facecolor("#d0d0d0")
-            image = ax.imshow(grid, origin="lower", extent=around, cmap="cividis", vmin=0, vmax=1, aspect="auto")
-            known = mine.loc[mine["group"] == "inside", "first"].max()
-            if known < last:
-                ax.axvline(known + 0.5, color=style.RED, linestyle="--", linewidth=1.2)
+            image = _step_map(ax, rows[(rows["split"] == split) & (rows["operator"] == operator)], rows)
             ax.set_title(f"{operator}, {split} split", size=9)
-            ax.grid(visible=False)
         line[0].set_ylabel("second operand")
     for ax in axes[-1]:
         ax.set_xlabel("first operand")
     fig.colorbar(image, ax=axes, shrink=0.85, label="share of seeds that are right")
     return fig
+
+
+@style.styled
+def draw_executor_maps(
+    frame: pd.DataFrame, profile: str, backbone: str = "", note: str = "", variant="closed", split="structure"
+) -> Figure:
+    """`draw_step_maps` of every executor on one split: an executor a column, the one with fewest errors first, an
+    operation a row. Reads execution_errors."""
+    rows = as_steps(select(frame, variant=variant, split=split, metric="value_accuracy"))
+    inside = rows[rows["group"] == "inside"].groupby("method")["value"].mean().sort_values(ascending=False)
+    operators = sorted(set(rows["operator"]))
+    about = _about_steps(rows, profile, backbone, variant)
+    size = (1.6 * len(inside) + 1.4, 1.5 * len(operators) + 1.7)
+    title = "Every single step of every executor"
+    fig, axes = style.canvas(size, title, about, note, len(operators), len(inside), sharex=True, sharey=True)
+    for line, operator in zip(axes, operators, strict=True):
+        for ax, method in zip(line, inside.index, strict=True):
+            image = _step_map(ax, rows[(rows["method"] == method) & (rows["operator"] == operator)], rows)
+        line[0].set_ylabel(f"{operator}\nsecond operand", size=8)
+    for ax, (method, share) in zip(axes[0], inside.items(), strict=True):
+        ax.set_title(f"{textwrap.fill(look(method).label, 18)}\n{share:.1%} right", size=8)
+    for ax in axes[-1]:
+        ax.set_xlabel("first operand", size=8)
+    fig.colorbar(image, ax=axes, shrink=0.85, label="share of seeds\nthat are right")
+    return fig
+
+
+def _about_steps(rows: pd.DataFrame, profile: str, backbone: str, variant: str) -> str:
+    extra = f"domain {variant}  ·  grey: the result is no label  ·  dashed: where the domain ends"
+    return style.subtitle(rows.drop(columns=["part", "variant"]), profile, backbone, extra)
+
+
+def _step_map(ax: Axes, mine: pd.DataFrame, every: pd.DataFrame) -> AxesImage:
+    """One operation's steps in a panel that has room for `every` step of the figure."""
+    (first, second), (last, end) = every[["first", "second"]].min(), every[["first", "second"]].max()
+    grid = np.full((end - second + 1, last - first + 1), np.nan)
+    grid[mine["second"] - second, mine["first"] - first] = mine["value"]
+    around = (first - 0.5, last + 0.5, second - 0.5, end + 0.5)
+    ax.set_facecolor("#d0d0d0")
+    ax.grid(visible=False)
+    known = mine.loc[mine["group"] == "inside", "first"].max()
+    if known < last:
+        ax.axvline(known + 0.5, color=style.RED, linestyle="--", linewidth=1.2)
+    return ax.imshow(grid, origin="lower", extent=around, cmap="cividis", vmin=0, vmax=1, aspect="auto")
 
 
 @style.styled

@@ -26,7 +26,7 @@ class OracleOperator(RED):
 
 
 class Cast(nn.Module):
-    """A copy of a router computed in another precision: h is cast to it, its logits back."""
+    """A copy of a router computed in another precision: h (B, d) is cast to it, its logits (S, B, K) back."""
 
     def __init__(self, router: nn.Module, dtype: torch.dtype):
         super().__init__()

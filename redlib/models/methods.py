@@ -26,7 +26,11 @@ class Output:
 
 
 class Method(nn.Module):
-    """One trained model for one seed, assembled from parts whose S is 1 (or K for a bank of experts)."""
+    """One trained model for one seed, assembled from parts whose S is 1 (or K for a bank of experts).
+
+    It says logits (B, C) and weights (B, K) of pooled features (B, d), or of (states (B, T, d), mask (B, T)). `ranges`
+    (B,) are the true ones, for methods that need them.
+    """
 
     needs: tuple[str, ...] = ()
 

@@ -82,7 +82,7 @@ def _dtype(state: Mapping[str, Tensor]) -> str:
 
 
 def seal(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """Hex sha256 over a passport as it is written and over every tensor: name, type, shape and bytes."""
+    """Hex sha256 over a passport as it is written and tensors of any shape: name, type, shape and bytes of each."""
     digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())

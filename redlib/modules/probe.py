@@ -60,7 +60,7 @@ class Probe:
 
     @classmethod
     def reread(cls, record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "Probe | None":
-        """The probe of a module file; None where it has none."""
+        """The probe of a module file that holds these tensors (of any shape, by name); None where it has none."""
         if not record.get("probe"):
             return None
         read = tuple(tensors[PREFIX + name] for name in ("features", "mask") if PREFIX + name in tensors)
@@ -112,8 +112,8 @@ def answers(parts: Mapping[str, nn.Module], probe: Probe, answer: Answer | None 
 
 
 def drift(now: Tensor, expected: Tensor) -> float:
-    """The largest difference of a row over the norm of the expected row, or over the median norm where that is larger;
-    infinite for other shapes and for what is no number."""
+    """The largest difference of a row of (..., d) over the norm of the expected row, or over the median norm where that
+    is larger; infinite for other shapes and for what is no number."""
     if now.shape != expected.shape:
         return float("inf")
     apart, size = ((t.double().flatten(0, -2).norm(dim=-1)) for t in (now - expected, expected))
@@ -137,7 +137,7 @@ def check_features(record: Mapping[str, Any], probe: Probe, backbone: Backbone) 
 
 
 def check_answers(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
-    """The largest drift of the parts' answers; ValueError names the part that is beyond TOLERANCE."""
+    """The largest drift of the parts' answers, (..., d) by name; ValueError names the part that is beyond TOLERANCE."""
     largest = 0.0
     for name, now in found.items():
         apart = drift(now, expected[name])

@@ -80,8 +80,8 @@ def build(spec: Mapping[str, Any], backbone: Any = None) -> nn.Module:
 
 
 def fill(name: str, part: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
-    """The part with these tensors, frozen and in evaluation mode; ValueError names a tensor that is missing, too much
-    or of another shape."""
+    """The part with these tensors (of any shape, by name), frozen and in evaluation mode; ValueError names one that is
+    missing, too much or shaped otherwise than the part's."""
     wanted = {key: tuple(value.shape) for key, value in part.state_dict().items()}
     given = {key: tuple(value.shape) for key, value in state.items()}
     for odd, word in (
@@ -96,8 +96,8 @@ def fill(name: str, part: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
 
 
 def reread(part: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
-    """A copy of a part as it will be read from a file that holds `state`: in fp32, a State in its own types, whatever
-    it was written in."""
+    """A copy of a part as it will be read from a file that holds `state` (tensors of any shape, by name): in fp32, a
+    State in its own types, whatever it was written in."""
     copy = deepcopy(part) if isinstance(part, State) else deepcopy(part).float()
     copy.load_state_dict(dict(state))
     return copy.eval()

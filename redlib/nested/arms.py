@@ -130,7 +130,7 @@ def merge(x: Tensor, target: Tensor, size: Tensor | None = None) -> Tensor:
 
 
 def add_up(x: Tensor, target: Tensor) -> Tensor:
-    """Sum of what goes to the same place."""
+    """Sum of the tokens x (B, n, D) that go to the same of m places, (B, m, D); target (B, n): which."""
     places = int(target.max()) + 1
     return x.new_zeros(len(x), places, x.shape[2]).scatter_add(1, target[..., None].expand_as(x), x)
 
@@ -142,8 +142,9 @@ def unmerge(x: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def merging(model: NestedViT, images: Tensor, per_block: int) -> Tensor:
-    """Logits of a plain model whose tokens are merged between attention and MLP of every block, without training
-    (ToMe): at most `per_block` a block, attention weighted by how many tokens one stands for."""
+    """Logits (B, classes) of images (B, canvas, canvas) by a plain model whose tokens are merged between attention and
+    MLP of every block, without training (ToMe): at most `per_block` a block, attention weighted by how many tokens one
+    stands for."""
     x = model.stem(images)
     size = torch.ones_like(x[..., :1])
     for block in model.blocks:

@@ -51,7 +51,8 @@ def load(source: str) -> Digits:
 
 
 def split(labels: np.ndarray, seed: int, limit: int | None = None) -> dict[str, np.ndarray]:
-    """Rows by part, shuffled and with the same share of every class: 72 % train, 8 % validation, 20 % test."""
+    """Rows of labels (n,) by part, shuffled and with the same share of every class: 72 % train, 8 % validation, 20 %
+    test."""
     rng = np.random.default_rng([11, seed])
     parts: dict[str, list[np.ndarray]] = {"train": [], "validation": [], "test": []}
     classes = np.unique(labels)

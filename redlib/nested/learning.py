@@ -24,12 +24,13 @@ CONTRAST = 0.2
 
 
 def plain(model: NestedViT, images: Tensor, labels: Tensor, rng: np.random.Generator) -> Tensor:
-    """Every token at full width, without a router."""
+    """Every token at full width, without a router: images (B, canvas, canvas), labels (B,)."""
     return F.cross_entropy(model.plain(images), labels)
 
 
 def joint(model: NestedViT, images: Tensor, labels: Tensor, rng: np.random.Generator) -> Tensor:
-    """The nested warm start: every token at full width, and all at one smaller width, which is drawn every step."""
+    """The nested warm start: every token at full width, and all at one smaller width, which is drawn every step; images
+    (B, canvas, canvas), labels (B,)."""
     E = len(model.shape.shares)
     alone = np.eye(E)[rng.integers(max(1, E - 1))]
     return (F.cross_entropy(model.plain(images), labels) + F.cross_entropy(model(images, tuple(alone)), labels)) / 2

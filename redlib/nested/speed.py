@@ -114,13 +114,13 @@ def in_turn(cases: Cases, rounds: int) -> dict[str, np.ndarray]:
 
 
 def faster(seconds: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
-    """Of several cases, each also in chunks, the one with the smallest median."""
+    """Of the seconds (rounds,) of several cases, each also in chunks, those with the smallest median."""
     ways = [seconds[way] for name in names for way in (name, f"{name}/chunks") if way in seconds]
     return min(ways, key=np.median)
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray, seed: int = 0, level: float = 0.95) -> tuple[float, float, float]:
-    """Median over rounds of top / bottom, and its interval over resampled rounds."""
+    """Median over rounds of top / bottom, (rounds,) each, and its interval over resampled rounds."""
     ratios = top / bottom
     picks = np.random.default_rng(seed).integers(len(ratios), size=(1000, len(ratios)))
     low, high = np.quantile(np.median(ratios[picks], axis=1), [(1 - level) / 2, (1 + level) / 2])

@@ -129,12 +129,12 @@ def read(linear: nn.Linear, norm: nn.LayerNorm, x: Tensor) -> Tensor:
 
 
 def write(linear: nn.Linear, y: Tensor, d: int) -> Tensor:
-    """The output projection's first d columns."""
+    """The output projection's first d columns, of y (B, n, m) at full input width: (B, n, d)."""
     return F.linear(y, linear.weight[:d], linear.bias[:d])
 
 
 def masked_norm(norm: nn.LayerNorm, x: Tensor, mask: Tensor) -> Tensor:
-    """Layer norm over the features that the mask keeps; the others become zero."""
+    """Layer norm of x (B, N, D) over the features that the mask (B, N, D) keeps; the others become zero."""
     n = mask.sum(-1, keepdim=True)
     centred = (x - (x * mask).sum(-1, keepdim=True) / n) * mask
     scale = ((centred**2).sum(-1, keepdim=True) / n + norm.eps).rsqrt()
@@ -205,7 +205,7 @@ class NestedViT(nn.Module):
         return self.classify(self.encode(x, self.route(x, budget, scores)))
 
     def plain(self, images: Tensor) -> Tensor:
-        """Without a router: every token at full width."""
+        """Without a router: every token of images (B, canvas, canvas) at full width, logits (B, classes)."""
         parts, none = [self.stem(images)], [self.head.bias.new_zeros(())]
         for block in self.blocks:
             parts = block(parts, none)
@@ -240,9 +240,10 @@ class NestedViT(nn.Module):
     def masked(
         self, images: Tensor, budget: float | Sequence[float], scores: Tensor | None = None, straight: bool = False
     ) -> Tensor:
-        """The same logits with masks instead of slices. `straight`: what is written passes a straight-through mask,
-        whose gradient is that of the probability that a token is at least so wide. There the router's scores are
-        centred over the tokens of a picture: more width would help every token, and which of them most is the question.
+        """The same logits (B, classes) with masks instead of slices. `straight`: what is written passes a
+        straight-through mask, whose gradient is that of the probability that a token is at least so wide. There the
+        router's scores are centred over the tokens of a picture: more width would help every token, and which of them
+        most is the question.
         """
         x = self.stem(images)
         route = self.route(x, budget, scores)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from redlib.evaluation import COLUMNS
-from redlib.results.tidy import EXTRA_COLUMNS, KEY, read
+from redlib.results.tidy import EXTRA_COLUMNS, KEY, MEASURES, read
 
 
 def compare(a: Path | str | pd.DataFrame, b: Path | str | pd.DataFrame) -> pd.DataFrame:
@@ -42,7 +42,7 @@ def _tables(folder: Path) -> set[str]:
 
 
 def _frames(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
-    keys = [*KEY, *(name for name in EXTRA_COLUMNS if name in a or name in b)]
+    keys = [*KEY, *(name for name in EXTRA_COLUMNS if (name in a or name in b) and name not in MEASURES)]
     measures = ["value", "low", "high"]
     for frame, side in ((a, "A"), (b, "B")):
         lacking = [name for name in (*keys, *measures) if name not in frame]

@@ -9,15 +9,16 @@ from redlib import paths
 from redlib.evaluation import COLUMNS
 from redlib.results.provenance import known_runs, record_run
 
-MEASURES = ("value", "n", "low", "high", "run")
+MEASURES = ("value", "n", "low", "high", "run", "right")  # the rest is the key: one row for each
 KEY = tuple(name for name in COLUMNS if name not in MEASURES)
-EXTRA_COLUMNS = {  # columns that some tables add to the key, and their type
+EXTRA_COLUMNS = {  # columns that some tables add, and their type
     "true_value": "int64",  # the true value that a row is about
     "predicted_range": "str",  # R1..RK, the range predicted
     "first": "int64",  # operands of an ordered pair
     "second": "int64",
     "case": "str",  # the rule by which a question was chosen
     "operator": "str",  # of a pair: addition or subtraction
+    "right": "str",  # of a line of steps, which `second` begins: in how many seeds each one is right
     "in_training": "int64",  # 1 where a training row has the pair, in either order of an addition
     "layer": "int64",  # index into the hidden states, -1 after the final norm
     "pooling": "str",
@@ -57,7 +58,7 @@ def validate(frame: pd.DataFrame) -> None:
     unknown = [str(name) for name in frame if name not in COLUMNS and name not in EXTRA_COLUMNS]
     if unknown:
         raise ValueError(f"unknown columns {', '.join(unknown)}; a table may add {', '.join(EXTRA_COLUMNS)}")
-    keys = [*KEY, *_extras(frame)]
+    keys = [*KEY, *(name for name in _extras(frame) if name not in MEASURES)]
     for name in (*keys, "run"):
         empty = frame[name].isna() | (frame[name].astype(str) == "")
         if empty.any():

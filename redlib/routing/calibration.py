@@ -27,7 +27,8 @@ def reliability(resample: Resampler, confidence, hit, bins: int = BINS) -> dict[
 
 
 def ece(resample: Resampler, confidence, hit, bins: int = BINS) -> Statistic:
-    """Expected calibration error: sum over bins of |mean confidence - share right|, by the bin's share of rows."""
+    """Expected calibration error of confidence and hit (N,): sum over bins of |mean confidence - share right|, by the
+    bin's share of rows."""
     gaps = (np.asarray(confidence) - hit)[:, None] * _members(confidence, bins)
     parts = [open_ended(part) for part in resample.ratio(gaps, np.ones(gaps.shape))]
     total = combine(parts, lambda gaps: np.abs(gaps).sum(0))

@@ -46,7 +46,7 @@ def hits(
 def flat(
     experts: Experts, value: np.ndarray, ranges: np.ndarray, corruptions: Mapping[str, Sequence[float]] = CORRUPTIONS
 ) -> Hits:
-    """The same for equal weights, which no corruption of the router reaches."""
+    """The same of value and ranges (N,) for equal weights, which no corruption of the router reaches."""
     logits = experts.answer(np.full(tuple(experts.alpha.shape), 1 / experts.labels.K))
     said = range_probabilities(logits, experts.labels).argmax(-1).numpy()
     right = {"value_accuracy": torch.argmax(logits, -1).numpy() == value, "range_accuracy": said == ranges}

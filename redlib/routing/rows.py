@@ -36,7 +36,8 @@ def open_ended(statistic: Statistic) -> Statistic:
 
 
 def combine(parts: Sequence[Statistic], function: Callable[[np.ndarray], np.ndarray]) -> Statistic:
-    """A number >= 0 computed from several statistics of the same rows: `function` reduces the first axis.
+    """A number >= 0 computed from several statistics of the same rows: `function` reduces the first axis
+    of (n, S) and (n, S, B).
 
     Such numbers (a distance, a calibration error) grow with noise, so the resamples are centred on the value.
     """

@@ -86,7 +86,7 @@ class Corpus:
         return len(self.ids)
 
     def batch(self, rows: np.ndarray) -> "Corpus":
-        """Some of the documents, cut to the longest of them."""
+        """Those of the documents that rows (n,) name, cut to the longest of them."""
         index = torch.from_numpy(np.array(rows))
         lengths = self.lengths[index]
         ids = self.ids[index, : int(lengths.max())]

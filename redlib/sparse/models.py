@@ -74,7 +74,7 @@ class Alchemist(nn.Module):
         return self.router(normed - self.centre).softmax(-1)
 
     def resting(self, scores: Tensor) -> Tensor:
-        """The same with weights under the threshold set to zero, the largest of a text excepted."""
+        """The same (B, n) with weights under the threshold set to zero, the largest of a text excepted."""
         keep = scores >= self.threshold
         keep = keep.scatter(1, scores.argmax(1, keepdim=True), True)
         return scores * keep

@@ -16,7 +16,7 @@ OF_DENSE = {"dense_b_int8": 8, "dense_b_int4": 4}  # rows of the comparison: bit
 
 
 class Quantised(nn.Module):
-    """A linear map without bias by one of torch's kernels.
+    """A linear map without bias by one of torch's kernels: x (..., n) -> (..., m).
 
     Inputs and outputs that fill no whole group are padded with zeros, and the padding is stored too.
     """
@@ -31,9 +31,11 @@ class Quantised(nn.Module):
         return self.multiply(rows)[:, : self.outputs].to(x.dtype).reshape(*x.shape[:-1], -1)
 
     def pack(self, weight: Tensor) -> None:
+        """Keep a padded weight (m, n) as the kernel reads it."""
         raise NotImplementedError
 
     def multiply(self, rows: Tensor) -> Tensor:
+        """Padded rows (B, n) in bfloat16 by the kept weight: (B, m)."""
         raise NotImplementedError
 
 

@@ -178,7 +178,8 @@ def source_protocol(model: nn.Module, prompts: Sequence[Tensor], clock: Clock = 
 
 
 def run(model: nn.Module, ids: Tensor, new: int, protocol: str = "serving", clock: Clock = perf_counter) -> dict:
-    """The metrics of one run under a protocol of PROTOCOLS; `source` reads the first rows of ids, 16 tokens of each.
+    """The metrics of one run under a protocol of PROTOCOLS; `source` reads the first rows of ids (B, T), 16 tokens
+    of each.
 
     ValueError for another protocol.
     """

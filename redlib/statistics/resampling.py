@@ -244,7 +244,7 @@ def _f1(true: np.ndarray, hit: np.ndarray, claimed: np.ndarray) -> np.ndarray:
 
 
 def mean_of_finite(values: np.ndarray) -> np.ndarray:
-    """Mean over the last axis of what is finite, NaN where nothing is."""
+    """Mean over the last axis of values (..., n), of those that are finite; NaN where none is."""
     finite = np.isfinite(values)
     return _divide(np.where(finite, values, 0).sum(-1), finite.sum(-1))
 

@@ -11,8 +11,8 @@ import pandas as pd
 from redlib import evaluation
 from redlib.config import Profile
 from redlib.datasets import steps
-from redlib.execution import KINDS, compounding
-from redlib.expressions import OPERATORS, Expression
+from redlib.execution import KINDS, as_lines, as_steps, compounding
+from redlib.expressions import OPERATORS, Expression, LabelSpace
 from redlib.models.executors import BY_RANGE
 from redlib.programs import SIGN
 from redlib.statistics import Resampler
@@ -98,7 +98,7 @@ def _with_mean(tidy: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def step_tables(profile: Profile) -> Stage:
     """execution_steps.csv: accuracy of every executor over all steps, exact, by operation and by whether training holds
-    the step; execution_errors.csv: RED's accuracy on every single step.
+    the step; execution_errors.csv: every executor's accuracy on every single step.
 
     Groups: all, addition, subtraction, with /unseen=no and /unseen=yes, all of them inside the domain; `outside`: steps
     outside it whose result is a label.
@@ -116,7 +116,7 @@ def step_tables(profile: Profile) -> Stage:
             maps.append(error_map(said).assign(**about))
         save(profile, stage, out, {"execution_steps": pd.concat(every), "execution_errors": pd.concat(maps)})
 
-    return Stage("execution step tables", 1, {}, make, read, 5 + 3 * len(pairs))
+    return Stage("execution step tables", 2, {}, make, read, 5 + 4 * len(pairs))
 
 
 def judged(profile: Profile, name: str, split: str, said: pd.DataFrame) -> pd.DataFrame:
@@ -165,14 +165,30 @@ def step_accuracies(said: pd.DataFrame) -> pd.DataFrame:
     return _with_mean(pd.concat(lines, ignore_index=True), ["method", "group", "metric"])
 
 
-def error_map(said: pd.DataFrame, method: str = "red") -> pd.DataFrame:
-    """Of every step whose result is a label: in how many seeds of n the method is right (group inside or outside)."""
-    mine = said[(said["method"] == method) & said["label"]]
-    keys = ["operator", "first", "second", "inside"]
-    found = mine.groupby(keys, as_index=False).agg(value=("value_right", "mean"), n=("value_right", "size"))
-    where = np.where(found.pop("inside"), "inside", "outside")
-    about = {"operator": found["operator"].map(NAMES), "group": where, "method": method, "seed": "all"}
-    return found.assign(**about, metric="value_accuracy", low=np.nan, high=np.nan)
+def error_map(said: pd.DataFrame) -> pd.DataFrame:
+    """Of every executor and step whose result is a label, as lines (`execution.as_lines`): in how many seeds the
+    executor is right (group inside or outside)."""
+    label = said[said["label"]]
+    where = np.where(label["inside"], "inside", "outside")
+    named = label.assign(operator=label["operator"].map(NAMES), group=where)
+    keys = ["method", "operator", "group"]
+    counted = named.groupby([*keys, "first", "second"], as_index=False, sort=False).agg(
+        right=("value_right", "sum"), n=("value_right", "size")
+    )
+    return as_lines(counted, keys).assign(seed="all", metric="value_accuracy", low=np.nan, high=np.nan)
+
+
+def wrong_by_range(errors: pd.DataFrame, space: LabelSpace) -> pd.DataFrame:
+    """The exact share that is wrong of the steps of an `error_map`, by variant, split, method, operator and range of
+    the result; n counts every seed of a step."""
+    steps = as_steps(errors)
+    sign = steps["operator"].map({name: SIGN[operator] for operator, name in NAMES.items()})
+    result = steps["first"] + sign * steps["second"]
+    ranges = [space.names[space.range_of(value)] for value in result]
+    steps = steps.assign(range=ranges, wrong=(1 - steps["value"]) * steps["n"])
+    keys = ["variant", "split", "method", "operator", "range"]
+    found = steps.groupby(keys, as_index=False).agg(wrong=("wrong", "sum"), n=("n", "sum"))
+    return found.assign(value=found.pop("wrong") / found["n"], low=np.nan, high=np.nan)
 
 
 def domain_tables(profile: Profile) -> Stage:

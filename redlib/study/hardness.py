@@ -36,6 +36,7 @@ ARMS = tuple(product(WORDINGS, SIGNS))
 
 
 def variant(wordings: str, signs: str) -> str:
+    """What the tables call one of ARMS."""
     return f"{STEPS}/chosen/wordings={wordings},signs={signs}"
 
 

@@ -23,6 +23,7 @@ from redlib.study.stage import Stage
 
 
 def labels(profile: Profile) -> LabelSpace:
+    """The values and ranges of single steps."""
     o = profile.operations
     return LabelSpace(o.lo, o.hi, o.edges)
 

@@ -33,7 +33,7 @@ class Frozen(nn.Module):
 
 
 class ResidualHead(nn.Module):
-    """h + delta(h) read by the frozen shared classifier."""
+    """h + delta(h) read by the frozen shared classifier: h (B, d) or (S, B, d) -> logits (S, B, C)."""
 
     def __init__(self, experts: ResidualExperts, classifier: LinearBank):
         super().__init__()

@@ -130,13 +130,14 @@ class Data:
         return self.by_range(rows, subset / len(rows), seed)
 
     def by_range(self, rows: np.ndarray, share: float, seed: int) -> np.ndarray:
-        """A share of the rows, the same from every range."""
+        """A share of the rows (n,), the same from every range."""
         generator = np.random.default_rng([11, seed])
         ranges = self.range.numpy()[rows]
         chosen = [generator.permutation(rows[ranges == k]) for k in range(self.setting.labels.K)]
         return np.sort(np.concatenate([c[: max(1, round(len(c) * share))] for c in chosen]))
 
     def of_range(self, rows: np.ndarray, k: int) -> np.ndarray:
+        """Those of the rows (n,) whose value lies in range k."""
         return rows[self.range.numpy()[rows] == k]
 
     @cached_property
@@ -145,6 +146,7 @@ class Data:
         return torch.tensor(steps.operation(self.pool)) if self.setting.experts_by == "operation" else self.range
 
     def of_expert(self, rows: np.ndarray, k: int) -> np.ndarray:
+        """Those of the rows (n,) that belong to expert k."""
         return rows[self.expert.numpy()[rows] == k]
 
     @cached_property
@@ -162,7 +164,7 @@ class Data:
         return self.x.shape[-1]
 
     def training_rows(self, name: str, y: Tensor, train: Sequence, validation: Sequence, owner: Sequence[int]):
-        """`Rows` for members whose seed is owner[m]."""
+        """`Rows` for members whose seed is owner[m]; y (N,): a target for every row of the pool."""
         inputs = training.pooled_inputs(self.x, owner)
         return training.Rows(inputs, y, train, validation, name, member_seeds(name, owner))
 

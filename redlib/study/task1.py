@@ -9,6 +9,7 @@ from redlib.study.stage import Stage
 
 
 def labels(profile: Profile) -> LabelSpace:
+    """The values and ranges of Task 1."""
     t = profile.task1
     return LabelSpace(t.lo, t.hi, t.edges)
 

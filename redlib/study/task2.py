@@ -10,6 +10,7 @@ from redlib.study.stage import Stage
 
 
 def labels(profile: Profile) -> LabelSpace:
+    """The values and ranges of Task 2."""
     t = profile.task2
     return LabelSpace(t.lo, t.hi, t.edges)
 

@@ -117,7 +117,7 @@ def experts(
     owner: Sequence[int],
     rank: int | None = None,
 ) -> ResidualExperts:
-    """One residual expert a member on its (training, validation) rows, behind its seed's base and classifier.
+    """One residual expert a member on its training and validation rows (n,), behind its seed's base and classifier.
 
     Members of equal size are one product. `name` decides the initial weights: `experts` those of the study.
     """

@@ -20,7 +20,8 @@ WHOLE = -1  # token of what is about a whole picture
 
 
 def resampler(labels: np.ndarray, rows: np.ndarray, seeds: np.ndarray, profile: Profile) -> Resampler:
-    """Digits are redrawn within their class, then seeds; all placements of a digit go together."""
+    """Digits (labels, rows and seeds: (N,)) are redrawn within their class, then seeds; all placements of a digit go
+    together."""
     return Resampler(seeds, rows, labels, profile.bootstrap)
 
 

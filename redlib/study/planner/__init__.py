@@ -27,6 +27,7 @@ FILE = "planner.safetensors"
 
 
 def labels(profile: Profile) -> LabelSpace:
+    """The values and ranges of the decomposer's chains."""
     d = profile.decomposer
     return LabelSpace(d.lo, d.hi, d.edges)
 
@@ -171,11 +172,13 @@ def passport(profile: Profile, bone: backbone.Backbone, split: str, seed: int) -
 
 
 def sequences_of(planner: Planner, records: pd.DataFrame, states: Stage) -> Sequences:
+    """What a planner is trained and scored on: the records with the states that a stage made of them."""
     texts, programs = records["text"].tolist(), records["program"].tolist()
     return Sequences.of(planner.backbone, planner.grammar, texts, programs, _states(states).states())
 
 
 def parts_of(records: pd.DataFrame, split: str, seed: int) -> dict[str, np.ndarray]:
+    """Rows (n,) of every part under a split and seed."""
     parts = datasets.split(records, split, seed).to_numpy()
     return {part: np.flatnonzero(parts == part) for part in PARTS}
 
@@ -228,7 +231,7 @@ def _predict(profile: Profile, stage: Stage, out: Path) -> None:
 
 
 def predicted(profile: Profile, stage: Stage, records: pd.DataFrame, rows: np.ndarray, seed: int) -> pd.DataFrame:
-    """What the planner of a seed and the symbolic one write for some rows of the records, a row each by every method.
+    """What the planner of a seed and the symbolic one write for rows (n,) of the records, a row each by every method.
 
     stage: one that reads `planner <seed>` and, as `states`, those of the records.
     """
@@ -248,7 +251,7 @@ def reference(d: Decomposer) -> Symbolic:
 def written(
     planner: Planner, texts: pd.Series, sequences: Sequences, rows: np.ndarray
 ) -> tuple[list[Plan], list[Plan]]:
-    """The plans of some rows, restricted and unrestricted.
+    """The plans of some rows (n,), restricted and unrestricted.
 
     One pass with the gold programs given finds the rows for which greedy decoding writes them (`decomposer.margins`);
     the others are decoded. AssertionError where decoding does not confirm that pass on a sample.

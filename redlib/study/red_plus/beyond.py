@@ -25,8 +25,8 @@ LONGER, WIDE, NARROW = "longer", "wide", "trained=narrow"
 
 
 def ask(method: models.Method, form: PlusForm, features: Stage, labels: LabelSpace, rows: np.ndarray) -> pd.DataFrame:
-    """What a trained method says of some rows of a pool, from its features (`evaluation.predict`); NO_ANSWER of a text
-    with more tokens than light layers have positions."""
+    """What a trained method says of some rows (n,) of a pool, from its features (`evaluation.predict`); NO_ANSWER of a
+    text with more tokens than light layers have positions."""
     read = feature_set(features)
     if not form.layers:
         x = np.array(read.pooled(Point(form.layer, form.pooling))[rows])

@@ -155,7 +155,7 @@ def _divided(data: Data, seed: int, rows: int) -> tuple[np.ndarray, np.ndarray, 
 
 @torch.no_grad()
 def sites(s: Setting, seed: int, rows: np.ndarray, chunk: int = 250) -> dict[str, np.ndarray]:
-    """What stands at every site for some rows of the pool, (n, width of the site) each; of tokens, their mean."""
+    """What stands at every site for some rows (n,) of the pool, (n, width of the site) each; of tokens, their mean."""
     parts, read = red_plus.load_parts(s, seed), feature_set(s.features)
     if s.recipe.layers:
         states, found = read.states(), []

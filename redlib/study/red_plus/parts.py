@@ -137,7 +137,7 @@ def _hidden_pooled(base: NetworkBase, x: Tensor, chunk: int = 4096) -> np.ndarra
 
 
 def rows_of_expert(data: Data, rows: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """The rows of expert k, and so many of the others that these are `foreign_share` of all."""
+    """Of rows (n,) those of expert k, and so many of the others that these are `foreign_share` of all."""
     share, own = data.setting.recipe.foreign_share, data.of_expert(rows, k)
     others = np.setdiff1d(rows, own)
     wanted = min(len(others), round(len(own) * share / (1 - share)))
