@@ -167,6 +167,12 @@ def test_decode_bench_gives_generate_as_many_tokens_as_ours_wrote(results):
         assert 0 < tokens[0] <= tokens[1]
 
 
+def test_the_shipped_planner_is_timed_on_its_own_backbone_alone():
+    planner = decode.trained(backbone.load("smollm2-135m"))
+    assert planner.passport["split"] == "structure"
+    assert decode.trained(backbone.load("tiny")) is None
+
+
 def test_generate_continues_every_text_as_it_does_alone():
     model = backbone.load("tiny")
     peer, texts = decode.causal(model), ["Add 2 and 3", "What is 41 plus 7 minus 5?"]

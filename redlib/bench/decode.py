@@ -1,8 +1,9 @@
 """The decomposer's decoding against plain `generate` of transformers: the same weights, prompts and number of tokens.
 
 Ours keeps keys and values of texts of any length without padding, chooses among the few tokens of programs only, and
-writes what the grammar forces in the same pass as the token before it. The writer is untrained: what it writes is a
-valid program of some length, which is all that a clock needs.
+writes what the grammar forces in the same pass as the token before it. The writer that is compared is untrained: what
+it writes is a valid program of nearly the greatest length. The shipped planner, whose programs are as long as they have
+to be, is timed beside it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import torch
 import transformers
 
 from redlib import backbone as backbones
-from redlib import datasets, decomposer
+from redlib import datasets, decomposer, modules, paths
 from redlib.backbone import Backbone
 from redlib.bench.measuring import Line, Taken, in_turns, rate, ratios, report, taken
 from redlib.decomposer import Planner
@@ -21,24 +22,30 @@ from redlib.decomposer import Planner
 MAX_OPERATIONS = 4  # steps of the longest program of Task 2
 LARGEST = 100
 BATCHES = (1, 64, 256)
+SHIPPED = "planner-structure/modules.safetensors"
 
 
 def run(
     backbone: str = "smollm2-135m", rounds: int = 3, batches: Sequence[int] = BATCHES, write: bool = False
 ) -> pd.DataFrame:
-    """Queries a second on texts of Task 2, B at a time: `<B> texts/ours` and `<B> texts/generate`.
+    """Queries a second on texts of Task 2, B at a time: `<B> texts/ours` and `<B> texts/generate`, and with the shipped
+    planner, where it is of this backbone, `<B> texts/trained`.
 
     `generate` is greedy and left-padded, and writes as many tokens as ours wrote for the longest of them. Metrics:
     `queries_per_second`, `tokens_per_query`, and of ours `over_generate`.
     """
     model = backbones.load(backbone)
-    planner, peer = untrained(model), causal(model)
+    planner, peer, known = untrained(model), causal(model), trained(model)
     texts = datasets.build("task2", 1_000, 0)["text"].tolist()
     lines: list[Line] = []
     for count in batches:
         some = texts[:: len(texts) // count][:count]
         tokens = written(planner, some)
-        turns = in_turns(_cases(planner, peer, some, max(tokens)), rounds, f"queries/s, {count} at a time")
+        cases = _cases(planner, peer, some, max(tokens))
+        if known:
+            cases["trained"] = lambda some=some: taken(len(some), lambda: known.decompose_all(some))
+            lines += [(f"{count} texts/trained", "tokens_per_query", float(np.mean(written(known, some))), "tokens")]
+        turns = in_turns(cases, rounds, f"queries/s, {count} at a time")
         lines += [(f"{count} texts/{way}", "queries_per_second", rate(done), "1/s") for way, done in turns.items()]
         lines += [(f"{count} texts/ours", "tokens_per_query", float(np.mean(tokens)), "tokens")]
         lines += [(f"{count} texts/generate", "tokens_per_query", max(tokens), "tokens")]
@@ -62,6 +69,14 @@ def untrained(model: Backbone) -> Planner:
     planner = decomposer.new(model, passport)
     planner.writer.eval().requires_grad_(False)
     return planner
+
+
+def trained(model: Backbone) -> Planner | None:
+    """The shipped planner, where it is there and of this backbone."""
+    file = paths.modules() / SHIPPED
+    if not file.is_file() or modules.read_passport(file)["weights_id"] != model.weights_id:
+        return None
+    return decomposer.load(file, model)
 
 
 def written(planner: Planner, texts: Sequence[str]) -> list[int]:
