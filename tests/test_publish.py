@@ -96,6 +96,16 @@ def test_publishing_twice_changes_nothing_and_drops_what_is_no_longer_made(finis
     assert "removed figures/old.png: no longer made" in said
 
 
+def test_links_of_executed_copies_lead_to_a_copy_or_else_to_the_source(finished, tmp_path):
+    runner = finished()
+    paths.write_text(
+        runner.executed(NOTEBOOKS[0]), '"[b](01_b.ipynb), [c](02_c.ipynb#part), [d](https://d.org/03_d.ipynb)"'
+    )
+    publish(runner, NOTEBOOKS, say=lambda line: None)
+    copy = (tmp_path / "notebooks" / "executed" / f"{NOTEBOOKS[0].name}.ipynb").read_text()
+    assert copy == '"[b](01_b.ipynb), [c](../02_c.ipynb#part), [d](https://d.org/03_d.ipynb)"'
+
+
 def test_another_profile_publishes_its_tables_only(finished, tmp_path):
     publish(finished("laptop"), NOTEBOOKS, say=lambda line: None)
     assert published(tmp_path) == ["data/results/laptop/runs.json", "data/results/laptop/task1.csv"]

@@ -3,6 +3,7 @@
 Everything is checked before anything is copied. A profile that is not the one of record publishes its tables only.
 """
 
+import re
 import subprocess
 from collections.abc import Iterable
 from importlib import metadata
@@ -21,8 +22,11 @@ from redlib.study.stage import Say
 __all__ = ["END", "START", "headline", "markdown", "problems", "publish"]
 VERSIONS = "versions.json"  # beside the figures: with what they were drawn
 DRAWN_WITH = ("matplotlib", "numpy", "pandas", "scipy", "seaborn")
-CLAIMS = ("claim_id", "document", "section", "kind", "words", "reported", "shown", "measured", "low", "high", "n", "setting")
-CLAIMS += ("as_range", "verdict", "why", "notebook", "command")  # of claims.csv
+LINK = re.compile(r"\]\((\d\d_\w+\.ipynb)")  # from one notebook to another
+CLAIMS = (  # of claims.csv
+    *("claim_id", "document", "section", "kind", "words", "reported", "shown", "measured", "low", "high", "n"),
+    *("setting", "as_range", "verdict", "why", "notebook", "command"),
+)
 
 
 def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> None:
@@ -47,7 +51,9 @@ def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> 
     figures = {figure for notebook in notebooks for figure in runner.sidecar(notebook)["figures"]}
     paths.write_json(runner.out / "figures" / VERSIONS, drawing_versions())
     _replace([runner.out / "figures" / name for name in sorted({*figures, VERSIONS})], paths.root() / "figures", say)
-    _replace([runner.executed(notebook) for notebook in notebooks], paths.root() / "notebooks" / "executed", say)
+    executed = paths.root() / "notebooks" / "executed"
+    _replace([runner.executed(notebook) for notebook in notebooks], executed, say)
+    _lead_to_sources(executed)
     paths.write_text(paths.root() / "README.md", readme)
     say("tables in README.md")
 
@@ -93,6 +99,18 @@ def _provenance(tables: Path, folder: Path) -> None:
     """The runs that the published rows name, and no others."""
     named = {run for file in folder.glob("[!.]*.csv") for run in pd.read_csv(file, dtype=str).get("run", ())}
     paths.write_json(folder / RUNS, {run: about for run, about in known_runs(tables).items() if run in named})
+
+
+def _lead_to_sources(folder: Path) -> None:
+    """Links to notebooks that have no executed copy lead to their sources."""
+
+    def target(link: re.Match) -> str:
+        return link[0] if (folder / link[1]).is_file() else f"](../{link[1]}"
+
+    for file in folder.glob("*.ipynb"):
+        text = file.read_text(encoding="utf-8")
+        if (linked := LINK.sub(target, text)) != text:
+            paths.write_text(file, linked)
 
 
 def _replace(files: list[Path], folder: Path, say: Say) -> None:
