@@ -91,6 +91,7 @@ def _own(part: nn.Module, seed: int, seeds: int) -> range:
 
 
 def count_seeds(bank: Bank) -> int:
+    """How many seeds a bank holds."""
     return len(next(bank["classifier"].parameters()))
 
 
