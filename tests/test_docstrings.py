@@ -6,6 +6,7 @@ letter, or a single size. What takes tensors of any shape says "any shape".
 
 import ast
 import re
+from functools import cache
 
 import pytest
 
@@ -45,6 +46,7 @@ def named(kind, body, name=None):
     return [node for node in body if isinstance(node, kind) and name in (None, node.name)]
 
 
+@cache
 def origin(path, name):
     """Where a class that a module names is defined: beginning of a path of the library."""
     for node in ast.walk(TREES[path]):
@@ -53,6 +55,7 @@ def origin(path, name):
     return path
 
 
+@cache
 def family(path, owner):
     """A class and those of the library that it inherits from, nearest first."""
     found = [owner]

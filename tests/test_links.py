@@ -3,12 +3,13 @@
 Links to the web are not followed: they only have to be addresses.
 """
 
+import json
 import os
 import re
 from fnmatch import fnmatch
+from functools import cache
 from urllib.parse import unquote, urlsplit
 
-import nbformat
 import pytest
 from test_house import README, ROOT, project_files
 
@@ -21,12 +22,13 @@ FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 HOST = re.compile(r"([\w-]+\.)+[a-z]{2,}")
 
 
+@cache
 def text_of(page):
     """A page as Markdown; of a notebook its Markdown cells."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     if page.endswith(".md"):
-        return (ROOT / page).read_text(encoding="utf-8")
-    cells = nbformat.read(ROOT / page, as_version=4).cells
-    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        return text
+    return "\n\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
 
 
 def prose(text):
