@@ -391,7 +391,7 @@ def test_steps_of_two_kinds_of_chains_are_not_mixed_up(made):
     for name, steps in paths.items():
         at = {"variant": name, "split": "text", "seed": "all", "metric": "value_accuracy"}
         assert steps["after"].iloc[-1] == results.pick(frame, **at, method=PATH[-1])["value"]
-    with pytest.raises(ValueError, match="2 rows match .* they differ in variant"):
+    with pytest.raises(ValueError, match=r"2 rows match .* they differ in variant"):
         figures.path_steps(frame, "task2", "text")
 
 

@@ -1,6 +1,9 @@
 """The Fourier readout, the bases of `red_plus`, and its stages and tables at smoke size."""
 
+import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -211,13 +214,56 @@ def test_experts_trained_alone_and_in_any_order_are_those_of_the_stage_and_leave
     assert all(equal(before[name], tensors(part)) for name, part in base.items())
 
 
-def test_a_base_made_again_is_the_same_bit_for_bit_and_its_trunk_is_untouched(profile, setting):
-    stage, trunk = red_plus.base_stage(setting, 0), open_backbone(profile.backbone)
-    weights = trunk.weights_id
+TRAINED_ELSEWHERE = """
+import json, sys
+from pathlib import Path
+import torch
+given, task, k, threads, out = json.loads(sys.argv[1])
+torch.set_num_threads(threads)
+from redlib import config, modules
+from redlib.study import red_plus
+from redlib.study.red_plus import parts
+s = red_plus.setting(config.load("smoke", given), task, "structure")
+base = red_plus.base_stage(s, 0)
+assert base.done, "the base is the one of the other process"
+classifier = modules.load(base.folder / "base.safetensors")[0]["classifier"]
+expert, _ = parts.train_expert(parts.HiddenData(s, base.folder), classifier, 0, k)
+modules.save(Path(out), {"expert": expert}, s.passport(0))
+"""
+
+
+@both
+def test_an_expert_trained_in_another_process_is_that_of_the_stage_bit_for_bit(setting, tmp_path):
+    stages, k, file = red_plus.part_stages(setting, 0), 3, tmp_path / "expert.safetensors"
+    together = modules.load(stages["experts"].run(lambda line: None) / "experts.safetensors")[0]["experts"]
+    asked = json.dumps([SMALL, setting.task, k, torch.get_num_threads(), str(file)])
+    done = subprocess.run([sys.executable, "-c", TRAINED_ELSEWHERE, asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    elsewhere = tensors(modules.load(file)[0]["expert"])
+    assert equal(tensors(models.take(together, [k])), elsewhere)
+    assert not equal(tensors(models.take(together, [k - 1])), elsewhere)
+
+
+def test_a_base_made_again_is_the_same_bit_for_bit(setting):
+    stage = red_plus.base_stage(setting, 0)
     first = modules.load(stage.run(lambda line: None) / "base.safetensors")[0]
     again = modules.load(stage.run(lambda line: None, force=True) / "base.safetensors")[0]
     assert all(equal(tensors(first[name]), tensors(again[name])) for name in first)
-    assert open_backbone(profile.backbone).weights_id == weights
+
+
+@pytest.mark.parametrize("task", red_plus.TASKS)
+def test_trunk_and_base_are_bit_for_bit_what_they_were_when_every_part_is_trained(own_cache, task):
+    profile = config.load("smoke", SMALL)
+    trunk, s = open_backbone(profile.backbone), red_plus.setting(profile, task, "structure")
+    before = tensors(trunk.model)
+    stages = red_plus.part_stages(s, 0)
+    base = stages["base"].run(lambda line: None)
+    files = {name: (base / name).read_bytes() for name in ("base.safetensors", "h.npy")}
+    assert equal(before, tensors(trunk.model)), "after the base"
+    for name in ("experts", "router"):
+        stages[name].run(lambda line: None)
+    assert equal(before, tensors(trunk.model))
+    assert files == {name: (base / name).read_bytes() for name in files}
 
 
 @both

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from redlib import backbone, config, evaluation, explain, features, models, results
 from redlib.explain import Explainer, Intervention, Model, Structures
+from redlib.explain.explainer import CHUNK
 from redlib.expressions import OPERATORS, LabelSpace
 from redlib.features import Point
 from redlib.models import FourierBank, LightBase, LinearBank, MLPBank, NetworkBase, PooledBase, ResidualExperts
@@ -227,6 +228,25 @@ def explainer(request):
 
 
 TEXT = "What is 47 plus 38?"
+ROUTED = ("red_plus", "red_plus_top1", "red_plus_uniform", "red_plus_value_router")
+
+
+def as_read(own, texts):
+    """What the base of an explainer reads of texts, straight from the features: pooled, or token states and mask.
+
+    In batches like the explainer's: light layers round otherwise in another batch, by as much as is allowed here.
+    """
+    for first in range(0, len(texts), CHUNK):
+        rows = texts[first : first + CHUNK]
+        if own.tokens:
+            yield features.token_states(own.backbone, rows, own.point.layer).batch(range(len(rows)))
+        else:
+            yield torch.from_numpy(features.compute(own.backbone, rows, [own.point])[own.point])
+
+
+def weigh(alpha, parts):
+    """Weights (N, K) and what experts add (N, K, ...) -> what all add together (N, ...)."""
+    return torch.einsum("nk,nk...->n...", alpha, parts)
 
 
 def test_red_plus_is_opened_and_read_once_and_only_when_asked_for(explainer):
@@ -246,7 +266,7 @@ def test_red_plus_is_opened_and_read_once_and_only_when_asked_for(explainer):
     np.testing.assert_allclose(both[0].logits, e.logits, atol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["red_plus", "red_plus_top1", "red_plus_uniform", "red_plus_value_router"])
+@pytest.mark.parametrize("method", ROUTED)
 def test_periods_and_experts_add_up_to_the_logits_under_any_change(explainer, method):
     change = Intervention(drop="R1", scale={"R2": 2.0}, noise={"R3": 0.5})
     for intervention in (explain.NOTHING, change):
@@ -258,6 +278,29 @@ def test_periods_and_experts_add_up_to_the_logits_under_any_change(explainer, me
             assert sum(e.period_waterfall(value).values()) == pytest.approx(logit, abs=1e-3)
             rows = {name: sum(row.values()) for name, row in cells.items()}
             assert rows == pytest.approx(e.waterfall(value), abs=1e-3)
+
+
+def test_contributions_and_periods_add_up_over_a_thousand_questions(explainer):
+    own, pairs = explainer.plus(), np.random.default_rng(3).integers(2, 51, size=(1000, 2))
+    texts = [f"What is {a} plus {b}?" for a, b in pairs]
+    views = [reading.views["structure"] for reading in own.read(texts)]
+    x = list(as_read(own, texts))
+    assert set(own.model().routed) == set(ROUTED)
+    for method in ROUTED:
+        sums, alpha = (
+            [view.sums[method] for view in views],
+            torch.tensor([view.answers[method].alpha for view in views]),
+        )
+        total = torch.stack([s.base for s in sums]) + weigh(alpha, torch.stack([s.contributions for s in sums]))
+        parts = sums[0].by_period.parts(torch.cat([s.vectors for s in sums]))[1:]  # one readout for all texts
+        periods = torch.stack([s.by_period.base for s in sums]) + weigh(alpha, parts.unflatten(0, alpha.shape))
+        whole = models.assemble(method, LABELS, dict(own.model().parts))
+        with torch.no_grad():
+            want = torch.cat([whole(rows).logits for rows in x])
+        for added in (total, periods.sum(1)):
+            for said in (torch.stack([view.logits[method] for view in views]), want):
+                off = (added - said).abs().amax(1) / said.abs().amax(1)
+                assert off.max() <= explain.TOLERANCE, method
 
 
 def test_methods_without_experts_have_no_components_and_unknown_ones_name_all(explainer):

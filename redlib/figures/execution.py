@@ -217,7 +217,7 @@ def draw_executor_maps(
     rows = as_steps(select(frame, variant=variant, split=split, metric="value_accuracy"))
     inside = rows[rows["group"] == "inside"].groupby("method")["value"].mean().sort_values(ascending=False)
     operators = sorted(set(rows["operator"]))
-    about = _about_steps(rows, profile, backbone, variant)
+    about = _about_steps(rows, profile, backbone, variant) + "  ·  percentages: of the steps in the domain"
     size = (1.6 * len(inside) + 1.4, 1.5 * len(operators) + 1.7)
     title = "Every single step of every executor"
     fig, axes = style.canvas(size, title, about, note, len(operators), len(inside), sharex=True, sharey=True)
@@ -229,7 +229,7 @@ def draw_executor_maps(
         ax.set_title(f"{textwrap.fill(look(method).label, 18)}\n{share:.1%} right", size=8)
     for ax in axes[-1]:
         ax.set_xlabel("first operand", size=8)
-    fig.colorbar(image, ax=axes, shrink=0.85, label="share of seeds\nthat are right")
+    fig.colorbar(image, ax=axes, shrink=0.85, pad=0.01, label="share of seeds\nthat are right")
     return fig
 
 
