@@ -113,8 +113,8 @@ def _accuracy(claim: dict, group: str, rule: str) -> tuple[str, str]:
 
 
 def _case(claim: dict) -> tuple[str, str]:
-    """A case study (4.11): a value is said by most seeds, a weight lies in the interval over seeds. Its experts had seen
-    additions alone, it says; a question with two operations is read with those of Task 2 too."""
+    """A case study (4.11): a value is said by most seeds, a weight lies in the interval over seeds. The experts had
+    seen additions alone, it says; a question with two operations is read with those of Task 2 too."""
     question = claim["group"]
     task = "task1" if question.count("plus") + question.count("minus") == 1 else "task1 | task2"
     of_value = claim["metric"] == "value"
