@@ -16,6 +16,7 @@ import transformers
 from redlib import backbone, paths
 from redlib.backbone import identity, packaged
 from redlib.backbone import tiny as tiny_room
+from redlib.results.provenance import known_runs
 
 TEXTS = ["What is 12 plus 30?", "Find 7 added to 41", "5 and 6?"]
 
@@ -330,6 +331,18 @@ def test_the_packaged_backbone_is_what_it_should_be(smollm2):
     assert [smollm2.tokenizer.decode([digit]) for digit in digits] == ["1", "2"]
     whole = identity.weights_id(identity.stored(packaged.location()), smollm2.tokenizer, smollm2.model.config)
     assert smollm2.weights_id == whole
+
+
+def test_every_run_of_record_read_the_packaged_backbone(smollm2, monkeypatch):
+    """One run is older than the canonical form of a tokenizer: its identity counts how its library wrote it."""
+    named = {run["weights_id"] for run in known_runs(paths.results("full")).values()} - {"none", smollm2.weights_id}
+
+    def as_written(step):
+        return {"type": "Sequence", "normalizers": []} if step is None else step | {"trim_offsets": False}
+
+    monkeypatch.setattr(identity, "_canonical", as_written)
+    early = identity.weights_id(identity.stored(packaged.location()), smollm2.tokenizer, smollm2.model.config)
+    assert named <= {early}
 
 
 def test_the_packaged_backbone_speaks(smollm2):
