@@ -68,6 +68,13 @@ def test_disabling_one_leaves_the_weights_and_takes_its_correction():
         assert torch.equal(own(X).alpha, alpha)
 
 
+def test_an_expert_of_another_form_is_refused_with_the_form_that_the_others_have():
+    own = library()
+    with pytest.raises(ValueError, match="experts here are adapters of form 'gelu', got one of form 'linear'"):
+        own.add("straight", ResidualExperts([1], D, 3, "linear"))
+    assert own.names == LABELS.names
+
+
 def test_a_linear_router_has_columns_too():
     parts = PARTS | {"router": MLPBank([3], D, 0, LABELS.K)}
     red = assemble("red", LABELS, parts)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_modules import PASSPORT
 from torch import nn
 
 from redlib import config, figures, models, modules, results, study
@@ -158,6 +159,19 @@ def test_a_light_base_refuses_long_texts_and_heads_that_do_not_divide_its_width(
 def parts_with(base, experts):
     classifier = FourierBank([5], WIDTH, 0, LABELS)
     return {"base": base, "classifier": classifier, "experts": experts, "router": MLPBank([9], WIDTH, 4, LABELS.K)}
+
+
+def test_a_linear_adapter_is_the_product_of_its_two_maps_and_is_saved_as_one(tmp_path):
+    experts, h = ResidualExperts([1, 2], 6, 3, "linear"), torch.randn(5, 6, generator=torch.Generator().manual_seed(3))
+    experts.up.weight.data.normal_(generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        torch.testing.assert_close(experts(h), h @ (experts.down.weight @ experts.up.weight))
+        modules.save(tmp_path / "a.safetensors", {"experts": experts}, PASSPORT)
+        again = modules.load(tmp_path / "a.safetensors")[0]["experts"]
+        assert again.form == "linear"
+        assert torch.equal(again(h), experts(h))
+    with pytest.raises(ValueError, match="unknown form of an adapter 'relu'; valid forms: gelu, linear"):
+        ResidualExperts([1], 6, 3, "relu")
 
 
 @pytest.mark.parametrize("name", ["red_plus", "red_plus_top1", "red_plus_uniform", "red_plus_value_router"])

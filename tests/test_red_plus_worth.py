@@ -180,7 +180,7 @@ def test_what_comes_before_a_change_is_not_made_again(cache):
     full = config.load("full")
     for part in (p for p in red_plus_factors.parts(full) if not p.own):
         s, own = (red_plus_factors.setting(full, p) for p in (part, replace(part, own=True)))
-        late = part.question in ("foreign_share", "rank", "router_target", "experts")
+        late = part.question in ("foreign_share", "rank", "adapter", "router_target", "experts")
         assert (red_plus.base_stage(s, 0).key == red_plus.base_stage(own, 0).key) == late
         apart = red_plus.experts_stage(s, 0).key != red_plus.experts_stage(own, 0).key
         assert apart == (part.question != "router_target")
@@ -188,7 +188,7 @@ def test_what_comes_before_a_change_is_not_made_again(cache):
 
 def test_a_change_is_the_difference_of_two_levels_of_the_parts_and_every_question_has_its_own(profile):
     found = made(profile, "red_plus_parts")
-    assert set(found["question"]) == {"readout", "data", "router_target", "experts"}
+    assert set(found["question"]) == {"readout", "data", "adapter", "router_target", "experts"}
     levels = results.select(found, metric="value_accuracy", seed="all").set_index(["question", "own", "method"])
     for question in set(found["question"]):
         for method in red_plus_factors.METHODS:

@@ -10,9 +10,11 @@ Split = Literal["text", "structure", "phrasing"]
 Pooling = Literal["mean", "mean_skip_first", "last"]
 Readout = Literal["fourier", "digits", "linear"]
 RouterTarget = Literal["range", "value", "both"]
+Adapter = Literal["gelu", "linear"]
 PlusTask = Literal["task1", "task2"]
 PlusQuestion = Literal[
-    *("readout", "depth", "token_layers", "data", "base_share", "foreign_share", "rank", "router_target", "experts")
+    *("readout", "depth", "token_layers", "data", "base_share", "foreign_share", "rank", "adapter", "router_target"),
+    "experts",
 ]
 
 
@@ -74,6 +76,7 @@ class PlusForm(Recipe):
     periods: tuple[int, ...] = Field((2, 5, 10, 20, 50, 100, 200), description="of the Fourier readout")
     groups: int | None = Field(None, gt=1, description="experts, each for as many texts; None: one a range")
     base: LongTraining = LongTraining()
+    adapter: Adapter = Field("gelu", description="form of an expert: with a GELU in its bottleneck, or linear")
     foreign_share: float = Field(0.25, ge=0, lt=1, description="share of an expert's rows that are of other ranges")
     router_target: RouterTarget = Field(
         "range", description="of the router: the expert's range; the answer, through the frozen experts; both"
@@ -83,7 +86,7 @@ class PlusForm(Recipe):
 
 class PlusParts(Config):
     """What each part of `red_plus` is worth: which questions are asked of which task on the structure split, and the
-    values that are tried beside the form's own, one at a time. Questions of Task 2 but the last four train its base
+    values that are tried beside the form's own, one at a time. Questions of Task 2 but the last five train its base
     again: minutes a value and seed."""
 
     rows: int = Field(16_000, gt=0, description="texts of each task")
@@ -92,11 +95,12 @@ class PlusParts(Config):
     questions: dict[PlusTask, tuple[PlusQuestion, ...]] = Field(
         {
             "task1": (
-                *("readout", "depth", "data", "base_share", "foreign_share", "rank", "router_target", "experts"),
+                *("readout", "depth", "data", "base_share"),
+                *("foreign_share", "rank", "adapter", "router_target", "experts"),
             ),
             "task2": (
                 *("readout", "depth", "token_layers", "data", "base_share"),
-                *("foreign_share", "rank", "router_target", "experts"),
+                *("foreign_share", "rank", "adapter", "router_target", "experts"),
             ),
         }
     )
@@ -107,6 +111,7 @@ class PlusParts(Config):
     base_shares: tuple[Share, ...] = (0.1, 0.5, 1.0)
     foreign_shares: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0, 0.25, 0.5)
     ranks: tuple[PositiveInt, ...] = (8, 24, 144)
+    adapters: tuple[Adapter, ...] = ("gelu", "linear")
     router_targets: tuple[RouterTarget, ...] = ("range", "value", "both")
     experts: tuple[PositiveInt, ...] = (2, 10, 20)
 

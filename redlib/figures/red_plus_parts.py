@@ -18,12 +18,14 @@ QUESTIONS = {
     "base_share": "the base's share of them",
     "foreign_share": "an expert's share of other ranges",
     "rank": "rank of an expert",
+    "adapter": "form of an expert",
     "router_target": "what the router is trained on",
     "experts": "experts",
 }
 WORDS = {
     "readout": {"fourier": "points on circles", "digits": "tens and units", "linear": "linear"},
     "layer": {"0": "embeddings"},
+    "adapter": {"gelu": "with a GELU", "linear": "linear"},
     "router_target": {"range": "its range", "value": "the answer", "both": "range and answer"},
 }
 BOTH = ("red_plus_base", "red_plus")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from redlib.expressions import LabelSpace
 
 PERIODS = (2, 5, 10, 20, 50, 100, 200)
+ADAPTERS = ("gelu", "linear")
 
 
 class LinearBank(nn.Module):
@@ -50,16 +51,23 @@ class MLPBank(nn.Module):
 
 
 class ResidualExperts(nn.Module):
-    """S low-rank residual adapters, delta = B gelu(A h), B = 0 at the start (the source, 4.4.1). -> (S, B, d)."""
+    """S low-rank residual adapters, delta = B gelu(A h), B = 0 at the start (the source, 4.4.1). -> (S, B, d).
 
-    def __init__(self, seeds: Sequence[int], d: int, rank: int):
+    form: one of ADAPTERS; `linear` has no GELU, delta = B A h. ValueError for another.
+    """
+
+    def __init__(self, seeds: Sequence[int], d: int, rank: int, form: str = "gelu"):
         super().__init__()
-        self.shape = {"d": d, "rank": rank}
+        if form not in ADAPTERS:
+            raise ValueError(f"unknown form of an adapter {form!r}; valid forms: {', '.join(ADAPTERS)}")
+        self.form = form
+        self.shape = {"d": d, "rank": rank} | ({} if form == "gelu" else {"form": form})
         self.down = LinearBank(seeds, d, rank, bias=False)
         self.up = LinearBank(seeds, rank, d, bias=False, zero=True)
 
     def forward(self, h: Tensor) -> Tensor:
-        return self.up(F.gelu(self.down(h)))
+        inner = self.down(h)
+        return self.up(F.gelu(inner) if self.form == "gelu" else inner)
 
 
 class FourierReadout(nn.Module):

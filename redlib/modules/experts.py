@@ -285,6 +285,9 @@ class Library(nn.Module):
         d = self.classifier.shape["d_in"]
         if not isinstance(expert, ResidualExperts) or expert.shape["d"] != d or len(expert.down.weight) != 1:
             raise ValueError(f"an expert here is a ResidualExperts of one member over h of {d} numbers, got {expert}")
+        other = next((one for one in self.experts.values() if one.form != expert.form), None)
+        if other is not None:
+            raise ValueError(f"experts here are adapters of form {other.form!r}, got one of form {expert.form!r}")
         if passport is not None and self.passport is not None:
             passports.check_together(self.passport, passport, self.labels)
 

@@ -94,7 +94,8 @@ def base_stage(s: Setting, seed: int) -> Stage:
 
 def experts_stage(s: Setting, seed: int) -> Stage:
     """The K experts of one seed on its frozen base."""
-    return _part_stage(s, seed, "experts", ("rank", "foreign_share", "experts"), make_experts)
+    own = {} if s.recipe.adapter == "gelu" else {"adapter": s.recipe.adapter}
+    return _part_stage(s, seed, "experts", ("rank", "foreign_share", "experts"), make_experts, own=own)
 
 
 def router_stage(s: Setting, seed: int) -> Stage:

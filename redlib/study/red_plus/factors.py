@@ -32,6 +32,7 @@ FIELDS = {  # what a question changes, of the form but for `subset`
     "base_share": "base_share",
     "foreign_share": "foreign_share",
     "rank": "rank",
+    "adapter": "adapter",
     "router_target": "router_target",
     "experts": "groups",
 }
@@ -84,6 +85,7 @@ def _of_question(profile: Profile, task: str, question: str) -> list[Part]:
         "base_share": asked.base_shares,
         "foreign_share": asked.foreign_shares,
         "rank": asked.ranks,
+        "adapter": asked.adapters,
         "router_target": asked.router_targets,
         "experts": asked.experts,
     }[question]

@@ -151,7 +151,7 @@ def train_expert(data: HiddenData, classifier: nn.Module, seed: int, k: int) -> 
     train, validation = (rows_of_expert(data, data.rows[part][seed], k, seed) for part in ("train", "validation"))
     init = [member_seeds("red_plus experts", [seed] * s.K)[k]]
     rows = training.Rows(training.pooled_inputs(data.x), data.value, [train], [validation], "red_plus expert", init)
-    head = ResidualHead(ResidualExperts(init, data.d, s.recipe.rank), take(classifier, [0]))
+    head = ResidualHead(ResidualExperts(init, data.d, s.recipe.rank, s.recipe.adapter), take(classifier, [0]))
     history = training.fit(head, rows, s.recipe.experts)
     return head.experts, history.assign(member=seed * s.K + k)
 
