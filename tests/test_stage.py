@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
-from redlib import config, paths, training
+from redlib import config, paths, results, training
 from redlib.study.stage import RECORD, Stage
+from redlib.study.writing import fill, save
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -72,6 +74,23 @@ def test_what_it_reads_changes_the_key_and_is_made_first():
     assert top.key != other.key
     top.run(quiet)
     assert order == ["read", "top"]
+
+
+def test_tables_of_the_same_configuration_that_read_other_things_are_other_runs():
+    runs = {}
+    for rows in (3, 4):
+        read = Stage("read", 1, {"rows": rows}, write_config)
+
+        def make(stage, out):
+            said = {"variant": "chosen", "split": "text", "part": "test", "method": "red", "seed": "0", "group": "all"}
+            save(
+                config.load("smoke"), stage, out, {"some": fill(pd.DataFrame([{**said, "metric": "m", "value": 1.0}]))}
+            )
+
+        folder = Stage("table", 1, {"resamples": 9}, make, {"read": read}).run(quiet)
+        runs[rows] = results.load(folder, "some")["run"].item()
+        assert list(results.resolve(folder, runs[rows])["stages"]) == ["read"]
+    assert runs[3] != runs[4]
 
 
 def rows_stage(profile):

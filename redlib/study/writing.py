@@ -18,9 +18,12 @@ def fill(frame: pd.DataFrame, **about: str) -> pd.DataFrame:
 
 
 def save(profile: Profile, stage: Stage, out: Path, frames: dict[str, pd.DataFrame]) -> None:
-    """Write a stage's tables with one run's provenance: what was computed, with what, and how long each stage took."""
+    """Write a stage's tables with one run's provenance: what was computed, with what, and how long each stage took.
+
+    The run is that of the stage's key, which counts what it reads: two tables, or one of other seeds, are two runs.
+    """
     seconds = {made.name: made.record["seconds"] for made in stage.upstream()}
-    run, about = results.provenance(open_backbone(profile.backbone), sum(seconds.values()), stage.config)
+    run, about = results.provenance(open_backbone(profile.backbone), sum(seconds.values()), stage.key)
     about |= {"profile": profile.name, "evidence": profile.evidence, "stages": seconds}
     for name, frame in frames.items():
         results.save(out, name, frame.assign(run=run), {run: about})
