@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redlib import claims, config, figures, models, results
+from redlib import claims, config, figures, models, paths, results
 from redlib.models import LabelSpace, LinearBank, MLPBank, ResidualExperts
 from redlib.models.arms import (
     ARMS,
@@ -365,6 +365,22 @@ def test_an_effect_in_the_table_is_the_mean_of_the_changes_in_its_four_places(ma
     effect = results.pick(here, method="crossing", metric="range_accuracy_effect", changed="target=answer")
     assert effect["value"] == pytest.approx(np.mean(changes), abs=1e-5)
     assert effect["low"] <= effect["value"] <= effect["high"]
+
+
+@pytest.mark.skipif(not (paths.results("full") / "fair.csv").is_file(), reason="no record has been published yet")
+def test_on_record_the_comparison_and_the_main_tables_say_the_same_of_the_same_models():
+    """Where parts are reused this is one training; those of `single_heavy` were trained again from an empty cache."""
+    compared = results.load(paths.results("full"), "fair")
+    compared = compared[compared["seed"] != "all"]
+    keys = ["task", "variant", "split", "method", "seed", "metric"]
+    for task in ("task1", "task2"):
+        main = results.load(paths.results("full"), task)
+        main = main[(main["part"] == "test") & (main["group"] == "all")].set_index(keys)["value"]
+        for metric in ("value_accuracy", "range_accuracy"):
+            mine = results.select(compared, task=task, method=["red", "softmax_moe"], metric=metric)
+            mine = mine.drop_duplicates(keys).set_index(keys)["value"]
+            assert len(mine)
+            pd.testing.assert_series_equal(mine, main.loc[mine.index], check_exact=True)
 
 
 # ---- what the figures say of it ----------------------------------------------------------------------------------
