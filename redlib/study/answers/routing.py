@@ -54,7 +54,7 @@ def _of_heavy(total: pd.Series, worst: pd.Series) -> str:
     name = LABELS[worst["method"]].removeprefix("+ ")
     return (
         f"On chains of mostly one operation, the source's data for Task 2, *{name}* cost most: "
-        f"{cell(worst)} of {cell(total)}. "
+        f"{cell(worst)} of {cell(total)}; "
     )
 
 
