@@ -53,6 +53,27 @@ def test_force_makes_it_again():
     assert made == ["numbers", "numbers"]
 
 
+def test_what_a_cut_off_training_kept_is_there_for_the_next_try_and_gone_after_it():
+    def make(stage, out):
+        seen.append(stage.checkpoint.read_text() if stage.checkpoint.is_file() else None)
+        paths.write_text(stage.checkpoint, f"try {len(seen)}")
+        if len(seen) in (1, 4):
+            raise KeyboardInterrupt
+        write_config(stage, out)
+
+    seen, stage = [], Stage("long", 1, {"rows": 3}, make)
+    with pytest.raises(KeyboardInterrupt):
+        stage.run(quiet)
+    assert not stage.done
+    stage.run(quiet)
+    assert not stage.checkpoint.exists()
+    stage.run(quiet, force=True)
+    with pytest.raises(KeyboardInterrupt):
+        stage.run(quiet, force=True)
+    stage.run(quiet, force=True)  # from the beginning
+    assert seen == [None, "try 1", None, None, None]
+
+
 @pytest.mark.parametrize(
     "change", [{"settings": {"rows": 4}}, {"version": 2}, {"name": "others"}, {"settings": {"rows": 3, "more": None}}]
 )

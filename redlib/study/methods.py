@@ -43,7 +43,7 @@ def tuned_stage(s: Setting, seed: int) -> Stage:
         f"tuned base ({s.name}, seed {seed})",
         1,
         {**_base_config(s), "seed": seed},
-        lambda stage, out: parts.make_tuned_base(s, seed, out),
+        lambda stage, out: parts.make_tuned_base(s, seed, out, stage.checkpoint),
         _inputs(s),
         2 + rows * (s.recipe.base.max_epochs * (s.recipe.base_share * 0.006 + 0.0003) + 0.003),
         rows * 2304,

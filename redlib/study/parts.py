@@ -84,7 +84,7 @@ def make_base(s: Setting, out: Path) -> None:
     history.to_csv(out / "history.csv", index=False)
 
 
-def make_tuned_base(s: Setting, seed: int, out: Path) -> None:
+def make_tuned_base(s: Setting, seed: int, out: Path, keep: Path) -> None:
     """Top layers and classifier of one seed together (recipe `source`); then frozen, and h (N, d) of the whole pool."""
     data, states, backbone = Data(s), feature_set(s.features).states(), open_backbone(s.features)
     share = data.by_range(data.rows["train"][seed], s.recipe.base_share, seed)
@@ -93,7 +93,8 @@ def make_tuned_base(s: Setting, seed: int, out: Path) -> None:
     head = Tuned(base, LinearBank(init, backbone.hidden_size, s.labels.C))
     validation = [data.rows["validation"][seed]]
     rows = training.Rows(lambda index, _: batch(states, index[0]), data.value, [share], validation, "tuned base", init)
-    training.fit(head, rows, s.recipe.base).assign(member=seed).to_csv(out / "history.csv", index=False)
+    history = training.fit(head, rows, s.recipe.base, keep=keep)
+    history.assign(member=seed).to_csv(out / "history.csv", index=False)
     _save(s, out, "base", seed, {"base": nn.Identity(), "classifier": head.bank})
     _save(s, out, "tokens", seed, {"base": base})
     np.save(out / f"h-{seed}.npy", hidden(base, states, len(data.pool)))

@@ -47,6 +47,11 @@ class Stage:
         return paths.cache() / "stages" / readable / self.key[:20]
 
     @property
+    def checkpoint(self) -> Path:
+        """Where a training of hours keeps its state, to go on after it was cut off; gone when the stage is done."""
+        return self.folder.with_name(f".{self.folder.name}.checkpoint")
+
+    @property
     def done(self) -> bool:
         """Whether the folder is there and whole (every recorded file with its recorded size)."""
         return self.folder.is_dir() and self.damage() is None
@@ -98,6 +103,8 @@ class Stage:
         with paths.lock(self.folder):
             if self.done and not force:  # another process made it while this one waited
                 return self.folder
+            if force:
+                self.checkpoint.unlink(missing_ok=True)
             self._make(say)
         return self.folder
 
@@ -113,6 +120,7 @@ class Stage:
             record = {"name": self.name, "version": self.version, "key": self.key, "config": self.config}
             record |= {"reads": self._reads, "files": files, "seconds": round(time.perf_counter() - start, 2)}
             paths.write_json(out / RECORD, record)
+        self.checkpoint.unlink(missing_ok=True)
         say(f"  stage {self.name}: done in {time.perf_counter() - start:.1f} s")
 
 

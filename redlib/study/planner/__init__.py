@@ -102,17 +102,19 @@ def trained_stage(profile: Profile, split: str, seed: int) -> Stage:
 
 
 def _train(profile: Profile, stage: Stage, out: Path) -> None:
-    planner, history = fit(profile, stage, profile.decomposer.training)
+    planner, history = fit(profile, stage, profile.decomposer.training, keep=stage.checkpoint)
     records, seed = records_of(stage), stage.config["seed"]
     test = parts_of(records, stage.config["split"], seed)["test"]
     planner.save(out / FILE, probe_texts(planner.backbone, records.iloc[test]))
     history.assign(member=seed, seed=seed).to_csv(out / "history.csv", index=False)
 
 
-def fit(profile: Profile, stage: Stage, loop: Training, most: int | None = None) -> tuple[Planner, pd.DataFrame]:
+def fit(
+    profile: Profile, stage: Stage, loop: Training, most: int | None = None, keep: Path | None = None
+) -> tuple[Planner, pd.DataFrame]:
     """A planner of the split and seed of a stage, trained on the records that it reads, and how that went.
 
-    most: so many training records alone.
+    most: so many training records alone. keep: where the state of the training is kept.
     """
     split, seed = stage.config["split"], stage.config["seed"]
     bone, records = open_backbone(profile.backbone), records_of(stage)
@@ -127,7 +129,7 @@ def fit(profile: Profile, stage: Stage, loop: Training, most: int | None = None)
         "planner",
         member_seeds(f"planner/{split}", [seed]),
     )
-    history = training.fit(planner.writer, rows, loop, lambda done: training.half_cosine(done, FINAL_RATE))
+    history = training.fit(planner.writer, rows, loop, lambda done: training.half_cosine(done, FINAL_RATE), keep)
     return planner, history
 
 

@@ -85,7 +85,7 @@ def base_stage(s: Setting, seed: int) -> Stage:
         f"red_plus base ({_where(s)}, seed {seed})",
         1,
         config,
-        lambda stage, out: make_base(s, seed, out),
+        lambda stage, out: make_base(s, seed, out, stage.checkpoint),
         {"pool": s.pool, "features": s.features},
         2 + (seen + rows) * each,
         rows * width * 4,

@@ -91,7 +91,7 @@ def one_cycle(done: float, warm: float = 0.3) -> float:
     return training.half_cosine((done - warm) / (1 - warm), 0.0)
 
 
-def make_base(s: Setting, seed: int, out: Path) -> None:
+def make_base(s: Setting, seed: int, out: Path, keep: Path) -> None:
     """Base and Fourier classifier together on `base_share` of the training rows, and h of every text of the pool."""
     data, form = Data(s), s.recipe
     share = data.by_range(data.rows["train"][seed], form.base_share, seed)
@@ -105,7 +105,8 @@ def make_base(s: Setting, seed: int, out: Path) -> None:
         base = NetworkBase.fit(init, [data.x[share]], form.width)
         head, inputs = nn.Sequential(base, classifier), training.pooled_inputs(data.x)
     rows = training.Rows(inputs, data.value, [share], [data.rows["validation"][seed]], "red_plus base", init)
-    training.fit(head, rows, form.base, one_cycle).assign(member=seed).to_csv(out / "history.csv", index=False)
+    history = training.fit(head, rows, form.base, one_cycle, keep)
+    history.assign(member=seed).to_csv(out / "history.csv", index=False)
     modules.save(out / "base.safetensors", {"base": base, "classifier": classifier}, s.passport(seed))
     np.save(out / "h.npy", read_by(base, s, s.features))
 

@@ -1,15 +1,10 @@
-"""The one training loop: S members (seeds x experts) trained side by side as one batched product.
-
-Every member has its own rows, shuffling, initialisation and early stopping; nothing is shared between members but the
-frozen parts, so training one member alone gives the same numbers up to the rounding of the batched product.
-"""
+"""The one training loop: AdamW, early stopping of each member by itself, the best epoch's weights restored."""
 
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,71 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from redlib import config
+from redlib.training import checkpoint
+from redlib.training.rows import NO_TARGET, Rows
 
-LOG = logging.getLogger(__name__)  # told about long runs: a line an epoch, but at most one in EVERY seconds
+LOG = logging.getLogger("redlib.training")  # told about long runs: a line an epoch, but at most one in EVERY seconds
 EVERY = 10.0
+KEPT = 60.0  # seconds between two checkpoints
 Rate = Callable[[float], float]  # the learning rate's factor by the share of the training that is done
-NO_TARGET = -100  # in the targets of a sequence: nothing is to be said here
-
-
-@dataclass
-class Rows:
-    """What a run trains on. `inputs(idx (S, B), members) -> tuple` of what the module reads; y (N,) class targets, or
-    (N, M) of sequences, NO_TARGET where a shorter one has none.
-
-    train, validation: one array of row numbers a member.
-    """
-
-    inputs: Callable[[np.ndarray, np.ndarray], tuple[Tensor, ...]]
-    y: Tensor
-    train: Sequence[np.ndarray]
-    validation: Sequence[np.ndarray]
-    name: str = "model"
-    seeds: Sequence[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.seeds = list(self.seeds) or list(range(len(self.train)))
-        if not len(self.train) == len(self.validation) == len(self.seeds):
-            raise ValueError(f"{self.name}: train, validation and seeds must have one entry a member")
-        for member, (train, validation) in enumerate(zip(self.train, self.validation, strict=True)):
-            for part, rows in (("train", train), ("validation", validation)):
-                if len(rows) == 0:
-                    raise ValueError(f"{self.name}: the {part} part of member {member} is empty")
-            if len(np.unique(self.y[train].numpy())) < 2:
-                raise ValueError(f"{self.name}: the train part of member {member} holds one class only")
-
-    def only(self, members: Sequence[int]) -> "Rows":
-        """The same rows for some of the members, renumbered from 0."""
-
-        def inputs(index: np.ndarray, active: np.ndarray) -> tuple[Tensor, ...]:
-            return self.inputs(index, np.asarray(members)[active])
-
-        return Rows(
-            inputs,
-            self.y,
-            [self.train[m] for m in members],
-            [self.validation[m] for m in members],
-            self.name,
-            [self.seeds[m] for m in members],
-        )
-
-
-def device() -> torch.device:
-    """Where training runs: the GPU if there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def pooled_inputs(x: Tensor, groups: Sequence[int] | None = None) -> Callable:
-    """Inputs for `Rows` from features x (N, d) that all members share, or x (G, N, d) with each member's group."""
-
-    def inputs(index: np.ndarray, members: np.ndarray) -> tuple[Tensor]:
-        rows = torch.from_numpy(index).to(x.device)
-        if x.dim() == 2:
-            return (x[rows],)
-        group = torch.tensor([groups[m] for m in members]) if groups is not None else torch.from_numpy(members)
-        return (x[group.to(x.device)[:, None], rows],)
-
-    return inputs
 
 
 def half_cosine(done: float, final: float) -> float:
@@ -90,77 +27,46 @@ def half_cosine(done: float, final: float) -> float:
     return final + (1 - final) * (1 + math.cos(math.pi * done)) / 2
 
 
-def fit_members(
-    make: Callable[[list[int]], nn.Module], rows: Rows, loop: config.Training, rate: Rate | None = None
-) -> tuple[nn.Module, pd.DataFrame]:
-    """`fit` for any number of members of any size, gathered in one module; `make(members)` builds an untrained one.
-
-    Members with equally many rows are trained together. On a CPU they are dealt to as many groups as there are
-    threads, each trained by one thread: small products that share nothing need no thread to wait for another.
-    """
-    everyone = list(range(len(rows.train)))
-    sizes = [(len(t), len(v)) for t, v in zip(rows.train, rows.validation, strict=True)]
-    alike = [[m for m in everyone if sizes[m] == size] for size in sorted(set(sizes))]
-    threads = torch.get_num_threads() if device().type == "cpu" else 1
-    groups = [group for members in alike for group in (members[i::threads] for i in range(threads)) if group]
-    parts = [make(members) for members in groups]
-    histories = _side_by_side(
-        [
-            lambda part=part, members=members: fit(part, rows.only(members), loop, rate)
-            for part, members in zip(parts, groups, strict=True)
-        ]
-    )
-    whole = make(everyone)
-    for part, members in zip(parts, groups, strict=True):
-        for full, trained in zip(whole.parameters(), part.parameters(), strict=True):
-            full.data[members] = trained.data
-    named = [h.assign(member=[members[m] for m in h["member"]]) for h, members in zip(histories, groups, strict=True)]
-    history = pd.concat(named, ignore_index=True)
-    return whole.eval(), history.sort_values(["member", "epoch"], ignore_index=True)
-
-
-def _side_by_side(jobs: list[Callable[[], pd.DataFrame]]) -> list[pd.DataFrame]:
-    """Results of the jobs, in order; several at a time have one thread each."""
-    threads = torch.get_num_threads()
-    if len(jobs) == 1 or threads == 1 or device().type != "cpu":
-        return [job() for job in jobs]
-    torch.set_num_threads(1)  # also for MKL, whose setting is shared by all threads
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(lambda job: job(), jobs))
-    finally:
-        torch.set_num_threads(threads)
-
-
-def fit(module: nn.Module, rows: Rows, loop: config.Training, rate: Rate | None = None) -> pd.DataFrame:
+def fit(
+    module: nn.Module,
+    rows: Rows,
+    loop: config.Training,
+    rate: Rate | None = None,
+    keep: Path | None = None,
+) -> pd.DataFrame:
     """Train the module in place, where its inputs are, and restore each member's best weights (the source, 4.5.2).
 
     The module's parameters and buffers start with S; with S = 1 any module will do. It maps inputs to logits
     (S, B, C) and is trained by cross-entropy; of sequences, y (N, M), to (S, B, M, C), where a row's loss is the mean
     over its targets and a row is right if all of them are. `rate` gives the learning rate's factor by the share of all
     epochs that is done (None: 1). Returns the history: a row a member and epoch (train_loss, valid_loss,
-    valid_accuracy, best). Raises FloatingPointError when a loss is not finite. Members with unequal numbers of rows
-    are refused.
+    valid_accuracy, best). `keep` is a file that the state of the training goes to now and then; where it holds one of
+    the same training, that goes on, with the same numbers as one that was never cut off. Raises FloatingPointError
+    when a loss is not finite. Members with unequal numbers of rows are refused.
     """
     sizes = {len(t) for t in rows.train}, {len(v) for v in rows.validation}
     if max(map(len, sizes)) > 1:
         raise ValueError(f"{rows.name}: members trained together need equally many rows, got {sizes}")
     run = _Run(module, rows, loop, rate)
     module.train()
-    start = told = time.perf_counter()
-    for epoch in range(1, loop.max_epochs + 1):
-        run.epoch(epoch)
-        if not len(run.active):
-            break
-        if time.perf_counter() - told >= EVERY:
-            told = time.perf_counter()
-            LOG.info("%s, %.0f s", run.line(epoch), told - start)
+    if keep is not None:
+        run.resume(keep)
+    start = told = kept = time.perf_counter()
+    while run.going:
+        run.epoch(run.done + 1)
+        now = time.perf_counter()
+        if run.going and now - told >= EVERY:
+            told = now
+            LOG.info("%s, %.0f s", run.line(), now - start)
+        if keep is not None and (now - kept >= KEPT or not run.going):
+            kept = now
+            checkpoint.save(keep, run.state())
     return run.finish()
 
 
 class _Run:
     def __init__(self, module: nn.Module, rows: Rows, loop: config.Training, rate: Rate | None):
-        self.rows, self.loop, self.rate = rows, loop, rate
+        self.rows, self.loop, self.rate, self.done = rows, loop, rate, 0
         one = rows.inputs(np.array([rows.train[0][:1]]), np.array([0]))
         self.device = one[0].device
         self.module, self.y = module.to(self.device), rows.y.to(self.device)
@@ -177,6 +83,10 @@ class _Run:
 
     def _frozen(self) -> list[Tensor]:
         return [p for p in self.module.parameters() if not p.requires_grad] + list(self.module.buffers())
+
+    @property
+    def going(self) -> bool:
+        return self.done < self.loop.max_epochs and len(self.active) > 0
 
     def epoch(self, epoch: int) -> None:
         start = time.perf_counter()
@@ -195,9 +105,9 @@ class _Run:
                     "member": int(member),
                     "seed": int(self.rows.seeds[member]),
                     "epoch": epoch,
-                    "train_loss": train_loss[i],
-                    "valid_loss": valid_loss[i],
-                    "valid_accuracy": accuracy[i],
+                    "train_loss": float(train_loss[i]),
+                    "valid_loss": float(valid_loss[i]),
+                    "valid_accuracy": float(accuracy[i]),
                     "best": bool(better[i]),
                     "seconds": (time.perf_counter() - start) / len(self.active),
                 }
@@ -205,12 +115,13 @@ class _Run:
         keep = self.stale[self.active] < self.loop.patience
         if not keep.all():
             self._drop(keep)
+        self.done = epoch
 
-    def line(self, epoch: int) -> str:
+    def line(self) -> str:
         """Where the run stands: the best validation score is the mean over members."""
         best, loop = abs(self.best_score.mean()), self.loop
         return (
-            f"{self.rows.name}: epoch {epoch} of {loop.max_epochs}, best validation {loop.monitor} {best:.3f}, "
+            f"{self.rows.name}: epoch {self.done} of {loop.max_epochs}, best validation {loop.monitor} {best:.3f}, "
             f"{len(self.active)} of {len(self.rows.train)} members still training"
         )
 
@@ -290,6 +201,46 @@ class _Run:
                 if value.dim():
                     self.optimiser.state[p][name] = value[rows]
             p.grad = None
+
+    def state(self) -> dict:
+        """All that the next epoch depends on, besides what the run was made with."""
+        return {
+            "of": self._of(),
+            "done": self.done,
+            "members": [self.active.tolist(), self.stale.tolist(), self.best_score.tolist()],
+            "now": [p.detach() for p in [*self.trainable, *self._frozen()]],
+            "best": self.best,
+            "moments": [self.optimiser.state.get(p, {}) for p in self.trainable],
+            "chance": [*(shuffle.bit_generator.state for shuffle in self.shuffles), torch.get_rng_state()],
+            "history": self.history,
+        }
+
+    def _of(self) -> dict:
+        """What tells one training from another."""
+        rows = [[len(part) for part in parts] for parts in (self.rows.train, self.rows.validation)]
+        shapes = [list(p.shape) for p in self.best]
+        return {"name": self.rows.name, "seeds": self.rows.seeds, "rows": rows, "shapes": shapes} | {
+            "loop": self.loop.model_dump(mode="json")
+        }
+
+    def resume(self, keep: Path) -> None:
+        """Go on from the state in a file, if it holds one of this training."""
+        state = checkpoint.load(keep, self._of())
+        if state is None:
+            return
+        self.done, self.history = state["done"], state["history"]
+        active, stale, score = state["members"]
+        self.active, self.stale, self.best_score = np.array(active, int), np.array(stale), np.array(score)
+        for p, now in zip([*self.trainable, *self._frozen()], state["now"], strict=True):
+            p.data = now.to(self.device)
+        self.best = [best.to(self.device) for best in state["best"]]
+        for p, moments in zip(self.trainable, state["moments"], strict=True):
+            self.optimiser.state[p] = {name: value.to(self.device) for name, value in moments.items()}
+        *shuffles, noise = state["chance"]
+        for shuffle, chance in zip(self.shuffles, shuffles, strict=True):
+            shuffle.bit_generator.state = chance
+        torch.set_rng_state(noise)
+        LOG.info("%s, goes on from where it was cut off", self.line())
 
     def finish(self) -> pd.DataFrame:
         for p, value in [*zip(self.trainable, self.best, strict=True), *self.full]:
