@@ -57,7 +57,7 @@ def _data(profile: Profile, rows: pd.DataFrame, most: int | None = None) -> dict
     tasks = set(rows["task"])
     if tasks == {"decomposed"}:
         d = profile.decomposer
-        return {"programs": f"{d.rows:,}, {d.chains} chains", "planners by split": _seeds(d.seeds)}
+        return {"programs": f"{d.rows:,}, {d.chains} chains", "planners by split": _seeds(_planners(profile))}
     first = "task 1" if len(tasks & {"task1", "task2"}) == 2 else ""
     sets = {first: profile.task1} if "task2" not in tasks or first else {}
     sets |= profile.task2.definitions if "task2" in tasks else {}
@@ -93,6 +93,12 @@ def _trained(rows: pd.DataFrame, first: str, whole: dict) -> dict[tuple[str, str
         if n:
             found.setdefault((name, recipe), {})[split] = n
     return found
+
+
+def _planners(profile: Profile) -> dict[str, int]:
+    """How many planners of every split are measured: a record may hold fewer than its profile trains."""
+    rows = table(profile, "planner")
+    return rows[rows["seed"].astype(str) != "all"].groupby("split")["seed"].nunique().to_dict()
 
 
 def _execution(profile: Profile) -> dict[str, str]:
