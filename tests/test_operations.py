@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
 from redlib import config, evaluation, features, results, study, training
 from redlib.datasets import steps
@@ -216,6 +217,11 @@ def test_answers_can_be_evaluated_and_the_ceiling_is_always_right(answers, profi
     assert any(group.startswith("unseen=") for group in scores["group"])
     assert not set(scores["group"]) & set(space.names)
     assert set(answers["method"]) == set(execution.METHODS)
+    keys = {"method": "red", "metric": "range_macro_f1", "seed": "0"}
+    asked = answers[(answers["method"] == "red") & (answers["seed"] == 0)]
+    for group, rows in (("all", asked), *((f"ops={n}", asked[asked["operations"] == n]) for n in (2, 3, 4))):
+        wanted = f1_score(rows["range"], rows["predicted_range"], labels=sorted(set(rows["range"])), average="macro")
+        assert results.pick(scores, group=group, **keys)["value"] == pytest.approx(wanted)
 
 
 def test_the_budget_of_every_executor_adds_up(answers):

@@ -29,8 +29,8 @@ def evaluate(
     ops=<number>, ops>1 (where some have one operation), pattern=<operators> and pattern=boundary (values on either
     side of a range's edge); with a column `unseen` also unseen=<word>.
     Metrics, for all groups: value_accuracy, range_accuracy, macro_f1 (labels present in the truth),
-    macro_f1_C and its macro_f1_C_ceiling; group all only: range_macro_f1. Methods with a router: router_accuracy,
-    router_macro_f1, and both accuracies in the groups route=right and route=wrong.
+    macro_f1_C and its macro_f1_C_ceiling; range_macro_f1 of group all, of every group if `by_range` is false. Methods
+    with a router: router_accuracy, router_macro_f1, and both accuracies in the groups route=right and route=wrong.
     Compared with `reference`, seed `all` only: <metric>_below_red is the reference's number minus this method's on the
     same items (positive: the reference is better). On one row a structure: mcnemar_p_red, and the structures that
     only one of the two gets right (mcnemar_only_red, mcnemar_only_method).
@@ -72,7 +72,9 @@ def _statistics(block: Block, resampler: Resampler, space, by_range: bool) -> St
             out[name, group, metric] = statistic
         for group, mask in groups.items():
             out |= _macro_f1(name, group, block, method, mask & method.there, resampler, space)
-        out[name, "all", "range_macro_f1"] = resampler.macro_f1(block.range, method.predicted_range, method.there)
+            if group == "all" or not by_range:
+                mask = mask & method.there
+                out[name, group, "range_macro_f1"] = resampler.macro_f1(block.range, method.predicted_range, mask)
         if method.routes:
             out[name, "all", "router_macro_f1"] = resampler.macro_f1(block.range, method.router_range, method.there)
     return out

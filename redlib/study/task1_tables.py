@@ -20,6 +20,10 @@ from redlib.study.writing import fill, save
 
 CURVE_METHODS = ("red", "global_head", "softmax_moe", "global_head_full_data", "mlp_full_data", "fourier_full_data")
 MAPPED = ("red", "global_head", "mlp_full_data", "fourier_full_data")
+DRIFTING = (  # whose errors by true value are kept
+    *("red", "red_uniform", "softmax_moe", "uniform_average", "oracle_experts"),
+    *("global_head", "global_head_full_data"),
+)
 
 
 def data_tables(profile: Profile) -> Stage:
@@ -129,7 +133,7 @@ def main_tables(profile: Profile) -> Stage:
         frames = [pd.read_parquet(made.folder / "predictions.parquet") for made in stage.inputs.values()]
         save(profile, stage, out, _main(profile, settings, pd.concat(frames, ignore_index=True)))
 
-    return Stage("task1 tables", 1, {"resamples": profile.bootstrap}, make, inputs, 20 + profile.task1.rows * 1e-3)
+    return Stage("task1 tables", 2, {"resamples": profile.bootstrap}, make, inputs, 20 + profile.task1.rows * 1e-3)
 
 
 def _main(profile: Profile, settings: list[Setting], predictions: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -141,7 +145,7 @@ def _main(profile: Profile, settings: list[Setting], predictions: pd.DataFrame) 
     pool = read_pool(task1.pool(profile).folder)
     return {
         "task1": evaluation.evaluate(reported, space, resamples=profile.bootstrap),
-        "task1_bias": evaluation.bias_by_value(drawn, space),
+        "task1_bias": evaluation.bias_by_value(drawn, space, DRIFTING),
         "task1_confusion": evaluation.range_confusion(drawn, space),
         "task1_pairs": evaluation.operand_map(drawn, pool, space, methods=MAPPED),
         "task1_curves": evaluation.training_curves(history),

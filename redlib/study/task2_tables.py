@@ -16,6 +16,7 @@ from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
 
 ACCURACIES = ("value_accuracy", "range_accuracy", "router_accuracy")
+DRIFTING = ("red", "red_uniform", "softmax_moe", "uniform_average", "global_head")  # errors by true value are kept
 TRANSFER_SEEDS = 2  # at most
 FROM_TASK1 = "experts=task1,router=task1"
 NEW_ROUTER = "experts=task1,router=task2"
@@ -70,7 +71,7 @@ def main_tables(profile: Profile) -> Stage:
         save(profile, stage, out, {name: pd.concat([tables[name] for tables in made]) for name in made[0]})
 
     rows = sum(s.seeds * s.pool.config["rows"] for settings in by_steps.values() for s in settings)
-    return Stage("task2 tables", 1, {"resamples": profile.bootstrap}, make, inputs, seconds=10 + rows * 4e-4)
+    return Stage("task2 tables", 2, {"resamples": profile.bootstrap}, make, inputs, seconds=10 + rows * 4e-4)
 
 
 def _main(profile: Profile, stage: Stage, steps: str, settings: list[Setting]) -> dict[str, pd.DataFrame]:
@@ -85,7 +86,7 @@ def _main(profile: Profile, stage: Stage, steps: str, settings: list[Setting]) -
     scores = evaluation.evaluate(test, space, **about, resamples=profile.bootstrap)
     return {
         "task2": pd.concat([scores, other_parts(predictions, space, steps, profile.bootstrap)]),
-        "task2_bias": evaluation.bias_by_value(drawn, space, **about),
+        "task2_bias": evaluation.bias_by_value(drawn, space, DRIFTING, **about),
         "task2_confusion": evaluation.range_confusion(drawn, space, **about),
         "task2_epochs": evaluation.epochs(pd.concat(histories), limits, task="task2"),
     }
