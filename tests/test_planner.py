@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from redlib import config, figures, results, study
+from redlib import config, figures, paths, results, study
 from redlib.decomposer import Plan, errors
 from redlib.execution import symbolic
 from redlib.expressions import Expression
@@ -178,6 +178,14 @@ def test_the_study_serves_the_tables_with_what_they_come_from(profile, tables):
     about = study.about(profile, "planner")
     assert about.loc["programs", ""] == "300, closed chains"
     assert about.loc["planners by split", ""] == "structure 1"
+
+
+def test_a_record_says_how_many_planners_it_holds_and_not_how_many_its_profile_trains():
+    rows = pd.read_csv(paths.results("full") / "planner.csv", dtype={"seed": str})
+    held = {split: len(set(of["seed"]) - {"all"}) for split, of in rows.groupby("split")}
+    for name in ("planner", "execution"):
+        said = study.about(config.load("record"), name).loc["planners by split", ""]
+        assert dict(words.split() for words in said.split(", ")) == {split: str(n) for split, n in held.items()}
 
 
 def test_every_figure_is_drawn_from_its_table(tables):
