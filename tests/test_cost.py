@@ -384,3 +384,15 @@ def test_measuring_is_a_command_of_its_own(capsys, monkeypatch):
     with pytest.raises(SystemExit, match="2"):
         command.main()
     assert capsys.readouterr().err == "python -m redlib.cost: --tokens must be at least 1, got 0\n"
+
+
+def test_a_step_that_the_machine_cannot_hold_is_one_sentence_with_its_count(capsys, monkeypatch):
+    from redlib.cost import __main__ as command
+
+    monkeypatch.setattr("sys.argv", ["cost", "--backbone", "smollm2-135m", "--batch", str(10**13), "--tokens", "2"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "measuring training of smollm2-135m failed" in said
+    assert float(said.split("counted are ")[1].split(" GB")[0]) > 1e6

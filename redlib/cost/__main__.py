@@ -22,7 +22,10 @@ def main() -> None:
     counts = {"training": training_memory(config, *sizes, args.classes), "inference": inference_memory(config, *sizes)}
     print(f"{args.backbone}, batch {args.batch}, {args.tokens} tokens, 32-bit numbers; GB are 1e9 bytes")
     for step in STEPS:
-        seen = measured_peak(args.backbone, step, *sizes, args.classes)
+        try:
+            seen = measured_peak(args.backbone, step, *sizes, args.classes)
+        except RuntimeError as error:  # such as more than the machine has
+            parser.exit(2, f"{parser.prog}: {error}; counted are {counts[step].peak / 1e9:.2f} GB\n")
         grown = (seen["peak"] - seen["before"]) / 1e9
         print(f"{step}: counted peak {counts[step].peak / 1e9:.2f} GB; measured {grown:.2f} GB", end=" ")
         print(f"on top of {seen['before'] / 1e9:.2f} GB of the process before")
