@@ -106,8 +106,11 @@ def test_logits_move_with_the_value_and_grow_with_the_code(value, by, times):
 D, WIDTH, LABELS = 12, 8, LabelSpace()
 
 
-def light(seeds, positions=16):
-    return LightBase(seeds, D, WIDTH, 2, 2, positions).eval()
+def light(seeds, positions=16, ending="mean"):
+    base = LightBase(seeds, D, WIDTH, 2, 2, positions, ending).eval()
+    if ending == "turns":
+        base.turn.weight.data.normal_(0, 2, generator=torch.Generator().manual_seed(2))
+    return base
 
 
 def tokens(rows=5, longest=7):
@@ -117,12 +120,44 @@ def tokens(rows=5, longest=7):
     return states * mask[..., None], mask
 
 
-def test_what_light_layers_say_of_a_text_does_not_depend_on_the_batch_it_is_in():
+@pytest.mark.parametrize("ending", models.ENDINGS)
+def test_what_light_layers_say_of_a_text_does_not_depend_on_the_batch_it_is_in(ending):
     states, mask = tokens()
-    together = light([3])(states, mask)
+    base = light([3], ending=ending)
+    together = base(states, mask)
     for row, n in enumerate(mask.sum(1).tolist()):
-        alone = light([3])(states[row : row + 1, :n], mask[row : row + 1, :n])
+        alone = base(states[row : row + 1, :n], mask[row : row + 1, :n])
         torch.testing.assert_close(together[:, row], alone[:, 0], atol=1e-5, rtol=1e-5)
+
+
+def test_tokens_turn_points_on_circles_one_after_the_other():
+    states, mask = tokens()
+    base = light([3], ending="turns")
+    with torch.no_grad():
+        h = base(states, mask)[0]
+        *_, said = base._streams(states, mask)
+        turns = said[0] @ base.turn.weight[0] / 16
+    points = torch.ones(len(mask), WIDTH // 2, dtype=torch.complex64)
+    for row, turn in zip(mask.nonzero()[:, 0].tolist(), turns, strict=True):
+        points[row] *= torch.polar(torch.ones_like(turn), turn)
+    assert points.angle().abs().max() > 1
+    torch.testing.assert_close(torch.complex(*h.chunk(2, -1)), points, atol=1e-5, rtol=0)
+
+
+def test_points_that_nothing_has_turned_are_where_they_began_and_can_be_moved():
+    base = LightBase([3], D, WIDTH, 1, 2, 16, "turns")
+    h = base(*tokens())
+    assert torch.equal(h[0, :, : WIDTH // 2], torch.ones(5, WIDTH // 2))
+    assert torch.equal(h[0, :, WIDTH // 2 :], torch.zeros(5, WIDTH // 2))
+    h.sum().backward()
+    assert base.turn.weight.grad.abs().max() > 0
+
+
+def test_the_matrices_of_light_layers_are_their_hidden_products():
+    base = LightBase([3], D, WIDTH, 2, 2, 16, "turns")
+    shapes = [tuple(p.shape[1:]) for p in base.matrices()]
+    layer = [(WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH)]
+    assert shapes == [(D, WIDTH), *layer, *layer]
 
 
 def test_light_layers_know_the_order_of_tokens():
@@ -154,6 +189,10 @@ def test_a_light_base_refuses_long_texts_and_heads_that_do_not_divide_its_width(
         light([1], positions=4)(*tokens())
     with pytest.raises(ValueError, match="3 heads do not divide a width of 8"):
         LightBase([1], D, WIDTH, 1, 3, 16)
+    with pytest.raises(ValueError, match="unknown ending of light layers 'sum'; valid endings: mean, turns"):
+        LightBase([1], D, WIDTH, 1, 2, 16, "sum")
+    with pytest.raises(ValueError, match="a width of 7 is odd"):
+        LightBase([1], D, 7, 1, 1, 16, "turns")
 
 
 def parts_with(base, experts):

@@ -81,8 +81,9 @@ def test_periods_that_cannot_separate_the_values_of_a_task_are_refused_before_an
         red_plus.setting(profile, "task1", "structure", periods=(5, 10))
 
 
-def test_the_streams_of_light_layers_end_in_h():
-    base = LightBase([3], 12, 8, 2, 2, 16).eval()
+@pytest.mark.parametrize("ending", models.ENDINGS)
+def test_the_streams_of_light_layers_end_in_h(ending):
+    base = LightBase([3], 12, 8, 2, 2, 16, ending).eval()
     states, mask = torch.randn(4, 7, 12), torch.arange(7) < torch.tensor([7, 2, 3, 5])[:, None]
     streams = base.each(states, mask)
     assert len(streams) == 1 + 2 + 1
@@ -170,7 +171,12 @@ def test_every_setting_changes_one_thing_and_is_trained_from_the_same_rows(cache
     }
     for part in asked:
         s, own = (red_plus_factors.setting(full, p) for p in (part, replace(part, own=True)))
-        fields = [name for name, value in s.recipe if value != getattr(own.recipe, name)]
+        fields = [name for name, value in s.recipe if value != getattr(own.recipe, name) and name != "base"]
+        loop = [name for name, value in s.recipe.base if value != getattr(own.recipe.base, name)]
+        if s.recipe.layers or own.recipe.layers == 0:
+            fields += loop
+        else:  # without layers Muon has no hidden matrix
+            assert (loop, s.recipe.base.optimiser) == (["optimiser"], "adamw")
         changed = [*fields, *(["subset"] if s.subset != own.subset else [])]
         assert changed == ([] if part.own else [red_plus_factors.FIELDS[part.question]])
         assert s.pool.key == own.pool.key

@@ -149,7 +149,8 @@ def parts_at_full_size(item, d=576, layer=3_540_000):
     K = 2 if item.task == "steps" else labels.K
     if item.recipe == "red_plus":
         form = getattr(full.red_plus, item.task)
-        light = models.LightBase([0], d, form.width, form.layers, form.heads, form.positions) if form.layers else None
+        shape = form.width, form.layers, form.heads, form.positions, form.ending
+        light = models.LightBase([0], d, *shape) if form.layers else None
         made = {"base": light or models.NetworkBase([0], d, form.width)}
         made |= {"classifier": models.FourierBank([0], form.width, 0, labels)}
         made |= {"experts": models.ResidualExperts(range(K), form.width, form.rank)}

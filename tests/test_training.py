@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from redlib import config, training
 from redlib.models import LinearBank, MLPBank
+from redlib.training.optimiser import Optimiser
 
 N, D, C = 120, 6, 4
 
@@ -227,17 +228,55 @@ def cut_off(rows, most):
     return given
 
 
+class Named(torch.nn.Sequential):
+    """Modules of which the last is a network with a hidden matrix."""
+
+    def matrices(self):
+        return [self[-1].first.weight]
+
+
 def noisy(seeds):
     """Frozen, trained and random parts: all that a training's state is made of."""
     frozen = LinearBank([seed + 10 for seed in seeds], D, D).requires_grad_(False)
-    return torch.nn.Sequential(frozen, torch.nn.Dropout(0.2), MLPBank(seeds, D, 5, C))
+    return Named(frozen, torch.nn.Dropout(0.2), MLPBank(seeds, D, 5, C))
 
 
-@pytest.mark.parametrize("members", [1, 4])
-def test_a_training_that_was_cut_off_goes_on_bit_for_bit(problem, tmp_path, monkeypatch, members, caplog):
+def test_muon_turns_a_matrix_evenly_in_all_directions_of_its_gradient_and_adamw_has_the_rest():
+    plan = config.LongTraining(lr=0.5, weight_decay=0.0, optimiser="muon")
+    module, plain = Named(MLPBank([3], 8, 6, C)), MLPBank([3], 8, 6, C)
+    before = module[0].first.weight.detach()[0].clone()
+    generator = torch.Generator().manual_seed(0)
+    gradients = [torch.randn(p.shape, generator=generator) for p in plain.parameters()]
+    optimiser = Optimiser(module, list(module.parameters()), plan)
+    optimiser.scale(0.1)
+    for p, q, gradient in zip(module.parameters(), plain.parameters(), gradients, strict=True):
+        p.grad, q.grad = gradient.clone(), gradient.clone()
+    optimiser.step()
+    torch.optim.AdamW(plain.parameters(), lr=0.05, weight_decay=0.0, fused=True).step()
+    step = before - module[0].first.weight.detach()[0]
+    along = step.T @ gradients[0][0]
+    torch.testing.assert_close(along, along.T, atol=0.02 * along.abs().max().item(), rtol=0)  # their polar factor
+    assert torch.linalg.eigvalsh((along + along.T) / 2).min() > 0
+    sizes = torch.linalg.svdvals(step)
+    assert sizes.max() < 2 * sizes.min()
+    assert step.square().mean().sqrt().item() == pytest.approx(0.2 * 0.05, rel=0.2)  # as large as AdamW's usually are
+    for p, q in list(zip(module.parameters(), plain.parameters(), strict=True))[1:]:
+        assert torch.equal(p, q)
+
+
+def test_muon_is_refused_where_no_matrix_is_named_and_for_several_members(problem):
+    plan = config.LongTraining(optimiser="muon")
+    with pytest.raises(ValueError, match="MLPBank names none; use adamw"):
+        training.fit(MLPBank([1], D, 5, C), rows_of(*problem), plan)
+    with pytest.raises(ValueError, match="Muon trains one member at a time, got 2; use adamw"):
+        training.fit(noisy([1, 2]), rows_of(*problem, members=2), plan)
+
+
+@pytest.mark.parametrize(("members", "optimiser"), [(1, "adamw"), (4, "adamw"), (1, "muon")])
+def test_a_training_that_was_cut_off_goes_on_bit_for_bit(problem, tmp_path, monkeypatch, members, optimiser, caplog):
     monkeypatch.setattr("redlib.training.loop.KEPT", 0.0)
     x, y = problem
-    plan = config.Training(lr=0.3, batch=16, max_epochs=25, patience=2)
+    plan = config.LongTraining(lr=0.3, batch=16, max_epochs=25, patience=2, optimiser=optimiser)
     rows, keep = rows_of(x, y, members=members, seeds=[5, 6, 7, 8][:members]), tmp_path / "state"
     torch.manual_seed(1)
     whole = noisy(rows.seeds)

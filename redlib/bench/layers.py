@@ -77,7 +77,7 @@ def _top(model: Backbone) -> dict[str, tuple[nn.Module, nn.Module]]:
 
 
 def _light(model: Backbone) -> dict[str, tuple[nn.Module, nn.Module]]:
-    shape = model.hidden_size, PLUS.width, PLUS.layers, PLUS.heads, PLUS.positions
+    shape = model.hidden_size, PLUS.width, PLUS.layers, PLUS.heads, PLUS.positions, PLUS.ending
     ways = ("float32", "bfloat16")
     return {way: (LightBase([0], *shape), FourierBank([0], PLUS.width, 0, LABELS, PLUS.periods)) for way in ways}
 

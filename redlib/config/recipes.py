@@ -11,10 +11,12 @@ Pooling = Literal["mean", "mean_skip_first", "last"]
 Readout = Literal["fourier", "digits", "linear"]
 RouterTarget = Literal["range", "value", "both"]
 Adapter = Literal["gelu", "linear"]
+Ending = Literal["mean", "turns"]
+Optimiser = Literal["adamw", "muon"]
 PlusTask = Literal["task1", "task2"]
 PlusQuestion = Literal[
-    *("readout", "depth", "token_layers", "data", "base_share", "foreign_share", "rank", "adapter", "router_target"),
-    "experts",
+    *("readout", "depth", "token_layers", "ending", "optimiser", "data", "base_share"),
+    *("foreign_share", "rank", "adapter", "router_target", "experts"),
 ]
 
 
@@ -34,17 +36,27 @@ class Training(Config):
         """Whether products of matrices are made in bfloat16; weights and sums of gradients stay float32."""
         return False
 
+    @property
+    def by_muon(self) -> bool:
+        """Whether matrices of hidden layers are trained by Muon, and only the rest by AdamW."""
+        return False
+
 
 class LongTraining(Training):
-    """Training of layers over tokens: long enough for the precision of its products to matter."""
+    """Training of layers over tokens: long enough for the precision of its products and its optimiser to matter."""
 
     products: Literal["float32", "bfloat16"] = Field(
         "float32", description="of matrices, while training; bfloat16 (the source, 4.5.5) needs a processor that has it"
     )
+    optimiser: Optimiser = Field("adamw", description="muon: of matrices of hidden layers; the rest has AdamW")
 
     @property
     def narrow(self) -> bool:
         return self.products == "bfloat16"
+
+    @property
+    def by_muon(self) -> bool:
+        return self.optimiser == "muon"
 
 
 class Recipe(Config):
@@ -71,6 +83,7 @@ class PlusForm(Recipe):
     width: int = Field(gt=0, description="dimension of h")
     layers: int = Field(0, ge=0, description="light layers over token states; 0: a small network on pooled features")
     heads: int = Field(6, gt=0, description="attention heads of a light layer")
+    ending: Ending = Field("mean", description="how light layers end: the mean over tokens, or points that tokens turn")
     positions: int = Field(128, gt=0, description="tokens of a text, at most, that light layers read")
     readout: Readout = Field("fourier", description="how the classifier says a value")
     periods: tuple[int, ...] = Field((2, 5, 10, 20, 50, 100, 200), description="of the Fourier readout")
@@ -99,7 +112,7 @@ class PlusParts(Config):
                 *("foreign_share", "rank", "adapter", "router_target", "experts"),
             ),
             "task2": (
-                *("readout", "depth", "token_layers", "data", "base_share"),
+                *("readout", "depth", "token_layers", "ending", "optimiser", "data", "base_share"),
                 *("foreign_share", "rank", "adapter", "router_target", "experts"),
             ),
         }
@@ -107,6 +120,8 @@ class PlusParts(Config):
     readouts: tuple[Readout, ...] = ("linear", "digits")
     depths: dict[PlusTask, tuple[int, ...]] = Field({"task1": (0, 2, 4, 12, 16), "task2": (0, 4, 12)})
     token_layers: tuple[NonNegativeInt, ...] = (0, 1)
+    endings: tuple[Ending, ...] = ("mean", "turns")
+    optimisers: tuple[Optimiser, ...] = ("adamw", "muon")
     data: tuple[PositiveInt, ...] = Field((1_600, 3_200, 6_400), description="training rows of all parts")
     base_shares: tuple[Share, ...] = (0.1, 0.5, 1.0)
     foreign_shares: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0, 0.25, 0.5)

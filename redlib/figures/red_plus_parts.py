@@ -14,6 +14,8 @@ QUESTIONS = {
     "readout": "readout",
     "depth": "where the trunk ends",
     "token_layers": "light layers over tokens",
+    "ending": "how light layers end",
+    "optimiser": "optimiser of the base",
     "data": "training rows",
     "base_share": "the base's share of them",
     "foreign_share": "an expert's share of other ranges",
@@ -25,6 +27,8 @@ QUESTIONS = {
 WORDS = {
     "readout": {"fourier": "points on circles", "digits": "tens and units", "linear": "linear"},
     "layer": {"0": "embeddings"},
+    "ending": {"mean": "mean over tokens", "turns": "angles, summed"},
+    "optimiser": {"adamw": "AdamW", "muon": "Muon"},
     "adapter": {"gelu": "with a GELU", "linear": "linear"},
     "router_target": {"range": "its range", "value": "the answer", "both": "range and answer"},
 }

@@ -1,7 +1,7 @@
 """Every model of the study: `methods` holds the methods, `parts` the banks, bases and readouts they are built from."""
 
 from redlib.expressions import LabelSpace
-from redlib.models.light import LightBase, NetworkBase
+from redlib.models.light import ENDINGS, LightBase, NetworkBase
 from redlib.models.methods import (
     METHODS,
     PLUS,
@@ -39,6 +39,7 @@ from redlib.models.parts import (
 )
 
 __all__ = [
+    "ENDINGS",
     "METHODS",
     "PERIODS",
     "PLUS",

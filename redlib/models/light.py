@@ -11,6 +11,9 @@ from torch import Tensor, nn
 
 from redlib.models.parts import LinearBank, PooledBase
 
+ENDINGS = ("mean", "turns")
+SIXTEEN = 16  # what turns are divided by: a text of so many tokens turns its points by the mean of what its tokens say
+
 
 class NetworkBase(nn.Module):
     """S hidden layers with GELU over standardised pooled features: (B, d) or (S, B, d) -> h (S, B, w)."""
@@ -69,32 +72,62 @@ class LightLayer(nn.Module):
 
 
 class LightBase(nn.Module):
-    """S stacks of light layers over token states, then the mean over tokens: states (B, T, d), mask (B, T), true at
-    tokens -> h (S, B, w).
+    """S stacks of light layers over token states: states (B, T, d), mask (B, T), true at tokens -> h (S, B, w).
 
-    Positions are learned. No product but attention's is spent on padding. ValueError for heads that do not divide the
-    width, and for a text of more tokens than positions.
+    ending: `mean`, h is the mean over tokens; `turns`, every token turns each of w/2 points on circles by an angle of
+    its own, and h is where they end, cos and sin of the sums. Positions are learned. No product but attention's is
+    spent on padding. ValueError for heads that do not divide the width, an unknown ending, an odd width of points, and
+    a text of more tokens than positions.
     """
 
-    def __init__(self, seeds: Sequence[int], d: int, width: int, layers: int, heads: int, positions: int):
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        d: int,
+        width: int,
+        layers: int,
+        heads: int,
+        positions: int,
+        ending: str = "mean",
+    ):
         super().__init__()
         if width % heads:
             raise ValueError(f"{heads} heads do not divide a width of {width}")
+        if ending not in ENDINGS:
+            raise ValueError(f"unknown ending of light layers {ending!r}; valid endings: {', '.join(ENDINGS)}")
+        if ending == "turns" and width % 2:
+            raise ValueError(f"points on circles have two numbers each; a width of {width} is odd")
         self.shape = {"d": d, "width": width, "layers": layers, "heads": heads, "positions": positions}
+        self.shape |= {"ending": ending}
         self.first = LinearBank(seeds, d, width)
         self.place = LinearBank([seed + 1 for seed in seeds], positions, width, bias=False)
         self.layers = nn.ModuleList(
             LightLayer([seed + 10 * (number + 1) for seed in seeds], width, heads) for number in range(layers)
         )
         self.last = NormBank(len(seeds), width)
+        self.turn = LinearBank(seeds, width, width // 2, bias=False, zero=True) if ending == "turns" else None
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
         *_, x = self._streams(states, mask)
-        return _mean_by_row(x, mask)
+        return self._end(x, mask)
 
     def each(self, states: Tensor, mask: Tensor) -> list[Tensor]:
         """Means over the tokens (S, B, w) of what enters the layers and of what every layer leaves; last h."""
-        return [_mean_by_row(x, mask) for x in self._streams(states, mask)]
+        *before, x = self._streams(states, mask)
+        return [*(_sum_by_row(one, mask) / mask.sum(1)[:, None] for one in before), self._end(x, mask)]
+
+    def matrices(self) -> list[nn.Parameter]:
+        """The weights (S, n, m) of the hidden products: what Muon trains."""
+        banks = (bank for layer in self.layers for bank in (layer.qkv, layer.out, layer.up, layer.down))
+        return [self.first.weight, *(bank.weight for bank in banks)]
+
+    def _end(self, x: Tensor, mask: Tensor) -> Tensor:
+        """h (S, B, w) from the last norm of tokens laid end to end (S, n, w)."""
+        if self.turn is None:
+            return _sum_by_row(x, mask) / mask.sum(1)[:, None]
+        with torch.autocast(x.device.type, enabled=False):  # a sum of angles is exact or it is of no use
+            angles = _sum_by_row(self.turn(x.float()), mask) / SIXTEEN
+        return torch.cat([angles.cos(), angles.sin()], -1)
 
     def _streams(self, states: Tensor, mask: Tensor) -> Iterator[Tensor]:
         """What enters the layers, what every layer leaves, and its last norm: tokens laid end to end (S, n, w)."""
@@ -111,7 +144,7 @@ class LightBase(nn.Module):
         yield self.last(x)
 
 
-def _mean_by_row(x: Tensor, mask: Tensor) -> Tensor:
-    """The mean over the tokens of every row, from tokens laid end to end (S, n, w): (S, B, w)."""
+def _sum_by_row(x: Tensor, mask: Tensor) -> Tensor:
+    """The sum over the tokens of every row, from tokens laid end to end (S, n, w): (S, B, w)."""
     row = mask.nonzero()[:, 0]
-    return x.new_zeros(len(x), len(mask), x.shape[-1]).index_add(1, row, x) / mask.sum(1)[:, None]
+    return x.new_zeros(len(x), len(mask), x.shape[-1]).index_add(1, row, x)

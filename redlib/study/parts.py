@@ -67,6 +67,12 @@ class Tuned(nn.Module):
         with torch.autocast(h.device.type, enabled=False):  # a few products, and what they say is close together
             return self.bank(h)
 
+    def matrices(self) -> list[nn.Parameter]:
+        """Those of the base; ValueError where it names none."""
+        if not hasattr(self.base, "matrices"):
+            raise ValueError(f"{type(self.base).__name__} names no matrices that Muon could train; use adamw")
+        return self.base.matrices()
+
 
 def make_base(s: Setting, out: Path) -> None:
     """Standardisation and shared classifier on `base_share` of the training rows (recipe `chosen`)."""

@@ -1,4 +1,4 @@
-"""The one training loop: AdamW, early stopping of each member by itself, the best epoch's weights restored."""
+"""The one training loop: AdamW or Muon, early stopping of each member by itself, the best epoch's weights restored."""
 
 import logging
 import math
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from redlib import config
 from redlib.training import checkpoint
+from redlib.training.optimiser import Optimiser
 from redlib.training.rows import NO_TARGET, Rows
 
 LOG = logging.getLogger("redlib.training")  # told about long runs: a line an epoch, but at most one in EVERY seconds
@@ -78,7 +79,7 @@ class _Run:
         self.trainable = [p for p in module.parameters() if p.requires_grad]
         self.best = [p.detach().clone() for p in self.trainable]
         self.full = [(p, p.detach().clone()) for p in self._frozen()]
-        self.optimiser = torch.optim.AdamW(self.trainable, lr=loop.lr, weight_decay=loop.weight_decay, fused=True)
+        self.optimiser = Optimiser(module, self.trainable, loop)
         self.history: list[dict] = []
 
     def _frozen(self) -> list[Tensor]:
@@ -132,7 +133,7 @@ class _Run:
             batch = order[:, first : first + self.loop.batch]
             if self.rate is not None:
                 done = (epoch - 1 + first / order.shape[1]) / self.loop.max_epochs
-                self.optimiser.param_groups[0]["lr"] = self.loop.lr * self.rate(done)
+                self.optimiser.scale(self.rate(done))
             total += self._step(batch) * batch.shape[1]
         mean = (total / order.shape[1]).cpu().numpy()
         if not np.isfinite(mean).all():
@@ -147,7 +148,7 @@ class _Run:
         """One optimiser step on batch (S, B), in micro-batches whose gradients add up to the whole batch's mean."""
         size = self.loop.micro_batch or batch.shape[1]
         mean = torch.zeros(len(batch), dtype=torch.float64, device=self.device)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         for first in range(0, batch.shape[1], size):
             loss = self._losses(batch[:, first : first + size])[0].sum(1) / batch.shape[1]
             loss.sum().backward()
@@ -197,9 +198,8 @@ class _Run:
         rows = torch.from_numpy(keep).to(self.device)
         for p in [*self.trainable, *self._frozen()]:
             p.data = p.data[rows]
-            for name, value in self.optimiser.state.get(p, {}).items():
-                if value.dim():
-                    self.optimiser.state[p][name] = value[rows]
+            moments = self.optimiser.moments(p)
+            moments |= {name: value[rows] for name, value in moments.items() if value.dim()}
             p.grad = None
 
     def state(self) -> dict:
@@ -210,7 +210,7 @@ class _Run:
             "members": [self.active.tolist(), self.stale.tolist(), self.best_score.tolist()],
             "now": [p.detach() for p in [*self.trainable, *self._frozen()]],
             "best": self.best,
-            "moments": [self.optimiser.state.get(p, {}) for p in self.trainable],
+            "moments": [dict(self.optimiser.moments(p)) for p in self.trainable],
             "chance": [*(shuffle.bit_generator.state for shuffle in self.shuffles), torch.get_rng_state()],
             "history": self.history,
         }
@@ -235,7 +235,7 @@ class _Run:
             p.data = now.to(self.device)
         self.best = [best.to(self.device) for best in state["best"]]
         for p, moments in zip(self.trainable, state["moments"], strict=True):
-            self.optimiser.state[p] = {name: value.to(self.device) for name, value in moments.items()}
+            self.optimiser.moments(p).update({name: value.to(self.device) for name, value in moments.items()})
         *shuffles, noise = state["chance"]
         for shuffle, chance in zip(self.shuffles, shuffles, strict=True):
             shuffle.bit_generator.state = chance

@@ -35,7 +35,9 @@ def form(profile: Profile, task: str) -> PlusForm:
     if found.tuned_layers:
         raise ValueError(f"red_plus of {task} keeps its trunk frozen; tuned_layers must be 0, got {found.tuned_layers}")
     if found.layers and found.pooling != "mean":
-        raise ValueError(f"light layers end in the mean over tokens; pooling must be mean, got {found.pooling}")
+        raise ValueError(f"light layers read every token; pooling must be mean, got {found.pooling}")
+    if not found.layers and (found.ending, found.base.optimiser) != ("mean", "adamw"):
+        raise ValueError(f"without light layers red_plus of {task} has nothing for `turns` or Muon; set layers")
     return found
 
 
@@ -77,6 +79,7 @@ def base_stage(s: Setting, seed: int) -> Stage:
     config = {"form": s.recipe.model_dump(include=fields), "labels": asdict(s.labels), "split": s.split, "seed": seed}
     config |= {"held_out": datasets.held_out(seed)} if s.split == "phrasing" else {}
     config |= {"readout": s.recipe.readout} if s.recipe.readout != "fourier" else {}
+    config |= {"ending": s.recipe.ending} if s.recipe.layers and s.recipe.ending != "mean" else {}
     config |= {"subset": s.subset} if s.subset else {}
     rows, width = s.pool.config["rows"], s.recipe.width
     seen = (s.subset or 0.8 * rows) * s.recipe.base_share * s.recipe.base.max_epochs

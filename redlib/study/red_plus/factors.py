@@ -28,6 +28,8 @@ FIELDS = {  # what a question changes, of the form but for `subset`
     "readout": "readout",
     "depth": "layer",
     "token_layers": "layers",
+    "ending": "ending",
+    "optimiser": "optimiser",
     "data": "subset",
     "base_share": "base_share",
     "foreign_share": "foreign_share",
@@ -81,6 +83,8 @@ def _of_question(profile: Profile, task: str, question: str) -> list[Part]:
         "readout": asked.readouts,
         "depth": asked.depths.get(task, ()),
         "token_layers": asked.token_layers,
+        "ending": asked.endings,
+        "optimiser": asked.optimisers,
         "data": asked.data,
         "base_share": asked.base_shares,
         "foreign_share": asked.foreign_shares,
@@ -92,6 +96,7 @@ def _of_question(profile: Profile, task: str, question: str) -> list[Part]:
     field = FIELDS[question]
     room = task1 if task == "task1" else task2
     unset = {"subset": asked.rows * 8 // 10, "groups": room.labels(profile).K}  # a tenth each validates and tests
+    unset |= {"optimiser": form.base.optimiser}
     own = unset.get(field) or getattr(form, field)
     tried = [value for value in values if field == "groups" or value != own]
     found = [Part(task, question, own, 0.0 if isinstance(own, str) else float(own), True)]
@@ -103,10 +108,13 @@ def _of_question(profile: Profile, task: str, question: str) -> list[Part]:
 def setting(profile: Profile, part: Part) -> Setting:
     """The setting of one run: as many texts, seeds and epochs as all runs have, and the part's own change."""
     asked, form = profile.red_plus.parts, red_plus.form(profile, part.task)
-    epochs = asked.epochs[part.task]
-    base = form.base.model_copy(update={"max_epochs": epochs, "patience": max(epochs, form.base.patience)})
+    epochs, change = asked.epochs[part.task], part.change
+    loop = {"max_epochs": epochs, "patience": max(epochs, form.base.patience)}
+    if "optimiser" in change or change.get("layers") == 0:  # a network on pooled features has no hidden layers for Muon
+        loop["optimiser"] = change.pop("optimiser", "adamw")
     pool = (task1 if part.task == "task1" else task2).pool(profile, rows=asked.rows)
-    fields = {"base": base, "seeds": asked.seeds, "pool": pool, "methods": METHODS} | part.change
+    base = form.base.model_copy(update=loop)
+    fields = {"base": base, "seeds": asked.seeds, "pool": pool, "methods": METHODS} | change
     if part.question == "depth" and not part.own and not form.layers:
         points = tuple(Point(layer, form.pooling) for layer in sorted(asked.depths[part.task]))
         fields["features"] = features_stage(pool, profile.backbone, points, None)

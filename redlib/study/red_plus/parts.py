@@ -99,7 +99,8 @@ def make_base(s: Setting, seed: int, out: Path, keep: Path) -> None:
     classifier = _classifier(s, init[0] + 7)
     if form.layers:
         states = feature_set(s.features).states()
-        base = LightBase(init, states.nodes.shape[1], form.width, form.layers, form.heads, form.positions)
+        shape = form.width, form.layers, form.heads, form.positions, form.ending
+        base = LightBase(init, states.nodes.shape[1], *shape)
         head, inputs = Tuned(base, classifier), lambda index, members: batch(states, index[0])
     else:
         base = NetworkBase.fit(init, [data.x[share]], form.width)
