@@ -30,7 +30,7 @@ SMALL = {
     "task2.definitions.operations.source_seeds": {},
     "red_plus.task1.seeds": {"structure": 1},
     "red_plus.task2.seeds": {"structure": 1},
-    "red_plus.parts.rows": 250,
+    "red_plus.parts.rows": {"task1": 250, "task2": 250},
     "red_plus.parts.data": [100],
 }
 quick = settings(deadline=None, max_examples=25)

@@ -102,9 +102,9 @@ class PlusParts(Config):
     values that are tried beside the form's own, one at a time. Questions of Task 2 but the last five train its base
     again: minutes a value and seed."""
 
-    rows: int = Field(16_000, gt=0, description="texts of each task")
+    rows: dict[PlusTask, PositiveInt] = Field({"task1": 16_000, "task2": 32_000}, description="texts of a task")
     seeds: int = Field(3, gt=0)
-    epochs: dict[PlusTask, int] = Field({"task1": 30, "task2": 26}, description="of the base")
+    epochs: dict[PlusTask, PositiveInt] = Field({"task1": 30, "task2": 8}, description="of the base")
     questions: dict[PlusTask, tuple[PlusQuestion, ...]] = Field(
         {
             "task1": (

@@ -23,6 +23,9 @@ from redlib.config.sections import (
 )
 
 _FEW_PROGRAMS = PlannerTraining(lr=1e-3, max_epochs=8, patience=8, monitor="accuracy")
+_FEW_CHAINS = FULL.red_plus.task2.base.model_copy(
+    update={"max_epochs": 12, "patience": 12, "products": "float32"}
+)  # more epochs on so few rows are learned by heart
 _FEWER = Ablations().questions | {"text": ("residual", "rank")}
 
 
@@ -78,7 +81,7 @@ LAPTOP = FULL.model_copy(
         "sparse": Sparse(width=64, steps=65, test_rows=300, widths=(64, 256, 1024), expert_counts=(2, 4, 8)),
         "red_plus": _plus(
             task1={"base_share": 1.0, "seeds": {"structure": 2}},
-            task2={"seeds": {"structure": 1}},
+            task2={"seeds": {"structure": 1}, "base": _FEW_CHAINS},
             steps={"seeds": {"structure": 2}},
             parts={
                 "seeds": 1,

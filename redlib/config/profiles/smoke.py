@@ -147,7 +147,7 @@ SMOKE = FULL.model_copy(
             task2=_tiny_plus(FULL.red_plus.task2, seeds={"structure": 1}, layers=1, heads=2),
             steps=_tiny_plus(FULL.red_plus.steps, seeds={"structure": 1}),
             parts=PlusParts(
-                rows=500,
+                rows={"task1": 500, "task2": 500},
                 seeds=1,
                 epochs={"task1": 2, "task2": 2},
                 questions={"task1": ("readout", "data", "adapter", "router_target", "experts")},

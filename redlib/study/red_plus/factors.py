@@ -95,7 +95,7 @@ def _of_question(profile: Profile, task: str, question: str) -> list[Part]:
     }[question]
     field = FIELDS[question]
     room = task1 if task == "task1" else task2
-    unset = {"subset": asked.rows * 8 // 10, "groups": room.labels(profile).K}  # a tenth each validates and tests
+    unset = {"subset": asked.rows[task] * 8 // 10, "groups": room.labels(profile).K}  # a tenth each validates and tests
     unset |= {"optimiser": form.base.optimiser}
     own = unset.get(field) or getattr(form, field)
     tried = [value for value in values if field == "groups" or value != own]
@@ -112,7 +112,7 @@ def setting(profile: Profile, part: Part) -> Setting:
     loop = {"max_epochs": epochs, "patience": max(epochs, form.base.patience)}
     if "optimiser" in change or change.get("layers") == 0:  # a network on pooled features has no hidden layers for Muon
         loop["optimiser"] = change.pop("optimiser", "adamw")
-    pool = (task1 if part.task == "task1" else task2).pool(profile, rows=asked.rows)
+    pool = (task1 if part.task == "task1" else task2).pool(profile, rows=asked.rows[part.task])
     base = form.base.model_copy(update=loop)
     fields = {"base": base, "seeds": asked.seeds, "pool": pool, "methods": METHODS} | change
     if part.question == "depth" and not part.own and not form.layers:
