@@ -52,7 +52,7 @@ class Optimiser:
             optimiser.step()
 
     def moments(self, p: Tensor) -> dict[str, Any]:
-        """What the optimiser remembers of a parameter, to read and to change; empty before the first step."""
+        """What the optimiser remembers of a parameter (of any shape), to read or change; empty at first."""
         return self._muon.state[self._flat[p]] if p in self._flat else self._adamw.state[p]
 
 
