@@ -94,7 +94,7 @@ METHODS = {
 }
 SPLITS = {
     "text": Look("text split (pairs may repeat)", BLUE, "o", "-", ""),
-    "structure": Look("structure split (unseen structures)", RED, "s", "--", "//"),
+    "structure": Look("structure split (unseen pairs)", RED, "s", "--", "//"),
     "phrasing": Look("phrasing split (unseen wording)", GREEN, "^", ":", ".."),
 }
 PARTS = {
