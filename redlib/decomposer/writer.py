@@ -32,10 +32,6 @@ class Writer(nn.Module):
         readout = backbone.model.embed_tokens.weight[torch.from_numpy(grammar.tokens).to(backbone.device)]
         return cls(backbone.top(layers), readout, grammar.longest).to(backbone.device, torch.float32)
 
-    def matrices(self) -> list[nn.Parameter]:
-        """The weights (n, m) of the layers' products: what Muon trains."""
-        return [p for p in self.top.layers.parameters() if p.dim() == 2]
-
     def forward(self, states: Tensor, mask: Tensor, starts: Tensor) -> Tensor:
         """States (B, T, d), mask (B, T) and the first position (B,) that has a program token to say -> (1, B, M, V),
         zero behind the end of a text."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from redlib.models.parts import LinearBank, PooledBase
 
 ENDINGS = ("mean", "turns")
-SIXTEEN = 16  # what turns are divided by: a text of so many tokens turns its points by the mean of what its tokens say
+USUAL = 16  # tokens of a text, about: what turns are divided by, so that they begin as large as a mean
 
 
 class NetworkBase(nn.Module):
@@ -114,7 +114,7 @@ class LightBase(nn.Module):
     def each(self, states: Tensor, mask: Tensor) -> list[Tensor]:
         """Means over the tokens (S, B, w) of what enters the layers and of what every layer leaves; last h."""
         *before, x = self._streams(states, mask)
-        return [*(_sum_by_row(one, mask) / mask.sum(1)[:, None] for one in before), self._end(x, mask)]
+        return [*(_mean_by_row(one, mask) for one in before), self._end(x, mask)]
 
     def matrices(self) -> list[nn.Parameter]:
         """The weights (S, n, m) of the hidden products: what Muon trains."""
@@ -124,9 +124,9 @@ class LightBase(nn.Module):
     def _end(self, x: Tensor, mask: Tensor) -> Tensor:
         """h (S, B, w) from the last norm of tokens laid end to end (S, n, w)."""
         if self.turn is None:
-            return _sum_by_row(x, mask) / mask.sum(1)[:, None]
+            return _mean_by_row(x, mask)
         with torch.autocast(x.device.type, enabled=False):  # a sum of angles is exact or it is of no use
-            angles = _sum_by_row(self.turn(x.float()), mask) / SIXTEEN
+            angles = _sum_by_row(self.turn(x.float()), mask) / USUAL
         return torch.cat([angles.cos(), angles.sin()], -1)
 
     def _streams(self, states: Tensor, mask: Tensor) -> Iterator[Tensor]:
@@ -148,3 +148,8 @@ def _sum_by_row(x: Tensor, mask: Tensor) -> Tensor:
     """The sum over the tokens of every row, from tokens laid end to end (S, n, w): (S, B, w)."""
     row = mask.nonzero()[:, 0]
     return x.new_zeros(len(x), len(mask), x.shape[-1]).index_add(1, row, x)
+
+
+def _mean_by_row(x: Tensor, mask: Tensor) -> Tensor:
+    """The mean over the tokens of every row: (S, B, w)."""
+    return _sum_by_row(x, mask) / mask.sum(1)[:, None]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from redlib import cost, models, modules, training
 from redlib.config import Training
 from redlib.features import TokenStates, sent
-from redlib.models import FourierBank, LinearBank, MLPBank, PooledBase, ResidualExperts, TokenBase, take
+from redlib.models import FourierBank, LightBase, LinearBank, MLPBank, PooledBase, ResidualExperts, TokenBase, take
 from redlib.study.data import feature_set, open_backbone
 from redlib.study.settings import Data, Setting, member_seeds
 from redlib.study.stage import Stage
@@ -58,7 +58,7 @@ class GatedHeads(nn.Module):
 class Tuned(nn.Module):
     """Token base and classifier trained together: states (B, T, d), mask (B, T) -> logits (1, B, C)."""
 
-    def __init__(self, base: TokenBase, classifier: LinearBank):
+    def __init__(self, base: TokenBase | LightBase, classifier: nn.Module):
         super().__init__()
         self.base, self.bank = base, classifier
 
@@ -68,9 +68,7 @@ class Tuned(nn.Module):
             return self.bank(h)
 
     def matrices(self) -> list[nn.Parameter]:
-        """Those of the base; ValueError where it names none."""
-        if not hasattr(self.base, "matrices"):
-            raise ValueError(f"{type(self.base).__name__} names no matrices that Muon could train; use adamw")
+        """Those (S, n, m) of light layers."""
         return self.base.matrices()
 
 

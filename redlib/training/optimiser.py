@@ -12,9 +12,9 @@ from redlib import config
 class Optimiser:
     """The optimiser of a training for the parameters that are trained.
 
-    With `optimiser: muon` the module says which of its parameters are matrices of hidden layers (`matrices()`): (n, m),
-    or (1, n, m) of one member. Muon's steps have the size of AdamW's, so both have one learning rate. ValueError for a
-    module without matrices, and for matrices of several members.
+    With `optimiser: muon` the module says which of its parameters are matrices of hidden layers (`matrices()`), of one
+    member (1, n, m). Muon's steps have the size of AdamW's, so both have one learning rate. ValueError for a module
+    without matrices, and for matrices of several members.
     """
 
     def __init__(self, module: nn.Module, parameters: Sequence[Tensor], loop: config.Training):
@@ -46,8 +46,7 @@ class Optimiser:
     def step(self) -> None:
         """Move every parameter along its gradient."""
         for p, flat in self._flat.items():
-            if flat is not p:
-                flat.data, flat.grad = p.data[0], p.grad[0]
+            flat.data, flat.grad = p.data[0], p.grad[0]
         for optimiser in self._both:
             optimiser.step()
 
@@ -63,9 +62,7 @@ def _matrices(module: nn.Module) -> list[nn.Parameter]:
 
 
 def _flat(p: nn.Parameter) -> nn.Parameter:
-    """The parameter itself, or a matrix (n, m) that shares the memory of a parameter (1, n, m)."""
-    if p.dim() == 2:
-        return p
+    """A matrix (n, m) that shares the memory of a parameter (1, n, m)."""
     if len(p) != 1:
         raise ValueError(f"Muon trains one member at a time, got {len(p)}; use adamw")
     return nn.Parameter(p.detach()[0])
