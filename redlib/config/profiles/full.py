@@ -57,7 +57,6 @@ _RED_PLUS = RedPlus(
             max_epochs=18,
             patience=18,
             monitor="accuracy",
-            products="bfloat16",
             optimiser="muon",
         ),
         experts=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
@@ -66,7 +65,7 @@ _RED_PLUS = RedPlus(
     steps=_POOLED.model_copy(update={"base_share": 1.0, "seeds": {"structure": 5}}),
 )
 
-_PROGRAMS = PlannerTraining(lr=1e-3, max_epochs=10, patience=10, monitor="accuracy", products="bfloat16")
+_PROGRAMS = PlannerTraining(lr=1e-3, max_epochs=10, patience=10, monitor="accuracy")
 
 FULL = Profile(
     name="full",
