@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from redlib.programs import Program, Step, check
 from redlib.study.planner import written
 
 MOST, LARGEST = 4, 100
+GREEDILY = ("grounded", "grammatical", "unrestricted")
 
 
 @pytest.fixture(scope="module")
@@ -258,8 +260,8 @@ def test_only_the_copied_layers_norm_and_readout_are_trained(tiny, grammar):
 # ---- decoding ----------------------------------------------------------------------------------------------------
 
 
-def test_restricted_decoding_writes_valid_programs_only(random_planner, records):
-    plans = random_planner.decompose_all(records["expr"].tolist())
+def test_grammatical_decoding_writes_valid_programs_only(random_planner, records):
+    plans = random_planner.decompose_all(records["expr"].tolist(), "grammatical")
     assert len(plans) == 1_000
     for plan in plans:
         check(Program.read(plan.written), MOST, LARGEST)
@@ -268,7 +270,26 @@ def test_restricted_decoding_writes_valid_programs_only(random_planner, records)
     assert len({plan.written for plan in plans}) > 20, "the readout chooses differently"
 
 
-def one_by_one(planner, prompt, restricted):
+def test_grounded_decoding_reads_every_number_once_and_every_result_but_the_last_once(random_planner, records):
+    plans = random_planner.decompose_all(records["expr"].tolist(), "grounded")
+    assert len(plans) == 1_000
+    for text, plan in zip(records["expr"], plans, strict=True):
+        program = plan.program
+        check(program, MOST, LARGEST)
+        read = [operand for step in program.steps for operand in step.operands]
+        numbers = [operand for operand in read if isinstance(operand, int)]
+        assert sorted(numbers) == sorted(map(int, re.findall(r"[0-9]+", text)))
+        assert sorted(set(read) - set(numbers)) == [f"x{k}" for k in range(1, len(program.steps))]
+        assert len(read) == 2 * len(program.steps)
+        assert program.answer == f"x{len(program.steps)}"
+
+
+def test_an_unknown_way_of_decoding_is_refused(random_planner):
+    with pytest.raises(ValueError, match="no decoding 'freely'; valid ways: searched, grounded, grammatical, "):
+        random_planner.decompose("2 plus 3", "freely")
+
+
+def one_by_one(planner, prompt, kept):
     """Greedy decoding without keys and values that are kept: the decoder's own layers over everything, every time."""
     bone, grammar, tokens, logs, state = planner.backbone, planner.grammar, [], [], START
     while len(tokens) < grammar.longest:
@@ -278,52 +299,120 @@ def one_by_one(planner, prompt, restricted):
         rotary = top.rotary(states, torch.arange(states.shape[1])[None])
         for layer in top.layers:
             states = layer(states, attention_mask=None, position_embeddings=rotary)
-        logits = planner.writer.readout(top.norm(states))[0, -1]
-        if restricted:
-            logits = logits.masked_fill(~torch.from_numpy(grammar.allowed[state]), -torch.inf)
-        log, token = logits.log_softmax(-1).max(-1)
+        said = planner.writer.readout(top.norm(states))[0, -1].log_softmax(-1)
+        if kept:
+            said = said.masked_fill(~torch.from_numpy(kept.allowed[state]), -torch.inf)
+        log, token = said.max(-1)
         tokens.append(int(token))
         logs.append(float(log))
-        if restricted:
-            state = grammar.follows[state, tokens[-1]]
+        if kept:
+            state = kept.follows[state, tokens[-1]]
         if tokens[-1] == grammar.end:
             break
     return tokens, logs
 
 
-@pytest.mark.parametrize("restricted", [True, False])
+@pytest.mark.parametrize("decoding", GREEDILY)
 @pytest.mark.parametrize("which", ["random", "trained"])
-def test_batches_with_kept_keys_equal_one_text_at_a_time_without(which, restricted, random_planner, trained, records):
+def test_batches_with_kept_keys_equal_one_text_at_a_time_without(which, decoding, random_planner, trained, records):
     planner = random_planner if which == "random" else trained[0]
     texts = records["expr"].iloc[:4].tolist()
     prompts = planner.backbone.encode(decomposer.prompts(planner.backbone, texts))
-    together = greedy(planner.backbone, planner.writer, planner.grammar, prompts, restricted, batch=3)
+    kept = planner.kept(texts, decoding)
+    together = greedy(planner.backbone, planner.writer, planner.grammar, prompts, kept, batch=3)
     with torch.no_grad():
-        for prompt, written in zip(prompts, together, strict=True):
-            tokens, logs = one_by_one(planner, prompt, restricted)
+        for prompt, own, written in zip(prompts, kept or [None] * len(texts), together, strict=True):
+            tokens, logs = one_by_one(planner, prompt, own)
             assert written.tokens == tokens
             np.testing.assert_allclose(written.logs, logs, atol=2e-3)
 
 
-def test_a_forced_token_is_certain_and_needs_no_pass_of_its_own(random_planner, records, monkeypatch):
+def test_a_program_that_has_begun_is_written_to_its_end(random_planner, records):
+    bone, writer, grammar = random_planner.backbone, random_planner.writer, random_planner.grammar
+    texts = records["expr"].iloc[:6].tolist()
+    prompts, kept = bone.encode(decomposer.prompts(bone, texts)), random_planner.kept(texts, "grounded")
+    whole = greedy(bone, writer, grammar, prompts, kept)
+    begun = [one.tokens[: 5 * n] for n, one in enumerate(whole)]
+    for one, again in zip(whole, greedy(bone, writer, grammar, prompts, kept, begun, batch=4), strict=True):
+        assert again.tokens == one.tokens
+        np.testing.assert_allclose(again.logs, one.logs, atol=2e-3)
+    begun = [one.tokens for one in whole]
+    assert [one.tokens for one in greedy(bone, writer, grammar, prompts, kept, begun)] == begun
+
+
+def every_program(grammar):
+    """All that a grammar allows."""
+    found, open_ = [], [([], START)]
+    while open_:
+        tokens, state = open_.pop()
+        if state == WHOLE:
+            found.append(tokens)
+        else:
+            ways = np.flatnonzero(grammar.allowed[state]).tolist()
+            open_ += [([*tokens, token], grammar.follows[state, token]) for token in ways]
+    return found
+
+
+@pytest.mark.parametrize("which", ["random", "trained"])
+@pytest.mark.parametrize(
+    ("text", "programs"), [("What is 12 plus 9?", 4), ("Take 7 from 31, then add 7.", 24), ("40 - 8 + 23", 48)]
+)
+def test_a_search_finds_the_most_probable_of_all_programs_about_the_numbers(
+    which, text, programs, random_planner, trained
+):
+    planner = random_planner if which == "random" else trained[0]
+    (grammar,) = planner.kept([text], "searched")
+    every = every_program(grammar)
+    assert len(every) == programs
+    said = [planner.grammar.text(planner.backbone, tokens) for tokens in every]
+    sequences = sequences_of(planner, [text] * len(every), said)
+    _, logs = decomposer.margins(planner.writer, sequences, np.arange(len(every)), [None])
+    best = int(logs.sum(1).argmax())
+    plan = planner.decompose(text)
+    assert plan.written == said[best]
+    assert np.log(plan.probability) == pytest.approx(logs[best].sum(), abs=0.02)
+
+
+def test_a_search_that_may_follow_no_other_beginning_is_greedy(random_planner, records, monkeypatch):
+    from redlib.decomposer import decoding
+
+    texts = records["expr"].iloc[:40].tolist()
+    searched, greedily = (random_planner.decompose_all(texts, way) for way in ("searched", "grounded"))
+    assert sum(a.written != b.written for a, b in zip(searched, greedily, strict=True)) > 5
+    assert all(a.probability > b.probability * 0.99 for a, b in zip(searched, greedily, strict=True))
+    monkeypatch.setattr(decoding, "BEGINNINGS", 0)
+    assert random_planner.decompose_all(texts, "searched") == greedily
+
+
+def test_a_forced_token_needs_no_pass_of_its_own_and_has_its_probability_all_the_same(
+    random_planner, records, monkeypatch
+):
     from redlib.decomposer import decoding
 
     passes = []
-    own = decoding._Decoding._logits
-    monkeypatch.setattr(decoding._Decoding, "_logits", lambda self: passes.append(1) or own(self))
+    own = decoding._Decoding._logs
+    monkeypatch.setattr(decoding._Decoding, "_logs", lambda self, rows: passes.append(1) or own(self, rows))
     prompt = random_planner.backbone.encode(decomposer.prompts(random_planner.backbone, records["expr"].iloc[:1]))
-    (written,) = greedy(random_planner.backbone, random_planner.writer, random_planner.grammar, prompt)
+    kept = random_planner.kept(records["expr"].iloc[:1], "grammatical")
+    (written,) = greedy(random_planner.backbone, random_planner.writer, random_planner.grammar, prompt, kept)
     choices = int((random_planner.grammar.allowed[random_planner.grammar.walk(written.tokens)].sum(1) > 1).sum())
-    assert len(passes) <= choices + 1, "the first token of a program is read off its prompt"
+    assert len(passes) <= choices + 2, "the first and the last tokens of a program"
     assert len(passes) < len(written.tokens) / 2
-    assert sum(log == 0 for log in written.logs) >= len(written.tokens) - choices - 1
+    assert len(written.logs) == len(written.tokens)
+    assert [place for place, _ in written.choices] == sorted({place for place, _ in written.choices})
 
 
-@pytest.mark.parametrize("mode", [0, 1])
+def scored(planner, texts, sequences, batch=32):
+    """Leads of all gold programs by every greedy way of decoding, and their log-probabilities."""
+    modes = [planner.kept(texts, way) for way in GREEDILY]
+    return decomposer.margins(planner.writer, sequences, np.arange(len(texts)), modes, batch)
+
+
+@pytest.mark.parametrize("mode", range(len(GREEDILY)))
 def test_scoring_with_the_gold_tokens_given_says_what_decoding_writes(trained, mode):
     planner, texts, programs, sequences, _ = trained
-    ahead, logs = decomposer.margins(planner.writer, planner.grammar, sequences, np.arange(len(texts)), batch=7)
-    plans = planner.decompose_all(texts, restricted=mode == 0)
+    ahead, logs = scored(planner, texts, sequences, batch=7)
+    plans = planner.decompose_all(texts, GREEDILY[mode])
     right = np.array([plan.written == program for plan, program in zip(plans, programs, strict=True)])
     assert 0 < right.sum() < len(right), "both cases occur"
     clear = np.abs(ahead[:, mode]) > 0.02
@@ -331,17 +420,17 @@ def test_scoring_with_the_gold_tokens_given_says_what_decoding_writes(trained, m
     assert ((ahead[:, mode] > 0) == right)[clear].all()
     for n in np.flatnonzero(right):
         target = [token for token in sequences.targets[n].tolist() if token != training.NO_TARGET]
-        scored = planner.plan(texts[n], Written(target, logs[n, mode][: len(target)].tolist()))
-        np.testing.assert_allclose(scored.probabilities, plans[n].probabilities, rtol=0.02)
+        said = planner.plan(texts[n], Written(target, logs[n, : len(target)].tolist()))
+        np.testing.assert_allclose(said.probabilities, plans[n].probabilities, rtol=0.02)
 
 
 def test_rows_that_scoring_settles_and_rows_that_are_decoded_make_the_same_plans(trained):
     planner, texts, _, sequences, _ = trained
     rows = np.arange(0, len(texts), 2)
     asked = [texts[n] for n in rows]
-    both = written(planner, pd.Series(texts), sequences, rows)
-    for restricted, plans in zip((True, False), both, strict=True):
-        decoded = planner.decompose_all(asked, restricted)
+    made = written(planner, pd.Series(texts), sequences, rows)
+    for way, plans in zip(decomposer.DECODINGS, made, strict=True):
+        decoded = planner.decompose_all(asked, way)
         assert [plan.written for plan in plans] == [plan.written for plan in decoded]
         for plan, one in zip(plans, decoded, strict=True):
             np.testing.assert_allclose(plan.probabilities, one.probabilities, rtol=0.02, atol=1e-4)
@@ -349,15 +438,16 @@ def test_rows_that_scoring_settles_and_rows_that_are_decoded_make_the_same_plans
 
 def test_restricting_never_turns_a_right_program_wrong(trained):
     planner, texts, _, sequences, _ = trained
-    ahead, _ = decomposer.margins(planner.writer, planner.grammar, sequences, np.arange(len(texts)))
-    assert (ahead[:, 0] >= ahead[:, 1]).all()
+    ahead, _ = scored(planner, texts, sequences)
+    assert (np.diff(ahead, axis=1) <= 0).all(), "from grounded to unrestricted, ever more is allowed"
+    assert (ahead[:, 0] > 0).sum() > (ahead[:, 1] > 0).sum()
 
 
 def test_training_lowers_the_loss_and_counts_exact_programs(trained):
     planner, texts, _, sequences, history = trained
     assert history["train_loss"].iloc[-1] < history["train_loss"].iloc[0] / 5
-    ahead, _ = decomposer.margins(planner.writer, planner.grammar, sequences, np.arange(len(texts)))
-    assert history["valid_accuracy"].max() == pytest.approx((ahead[:, 1] > 0).mean())
+    ahead, _ = scored(planner, texts, sequences)
+    assert history["valid_accuracy"].max() == pytest.approx((ahead[:, -1] > 0).mean())
 
 
 def test_the_loss_is_on_the_program_alone(random_planner, records):
@@ -391,8 +481,10 @@ def test_narrow_products_round_what_is_said_and_leave_weights_and_gradients_wide
 
 
 def test_the_probabilities_of_lines_multiply_to_that_of_the_program(random_planner, records):
-    prompts = random_planner.backbone.encode(decomposer.prompts(random_planner.backbone, records["expr"].iloc[:20]))
-    for one in greedy(random_planner.backbone, random_planner.writer, random_planner.grammar, prompts):
+    texts = records["expr"].iloc[:20].tolist()
+    prompts = random_planner.backbone.encode(decomposer.prompts(random_planner.backbone, texts))
+    kept = random_planner.kept(texts, "grounded")
+    for one in greedy(random_planner.backbone, random_planner.writer, random_planner.grammar, prompts, kept):
         plan = random_planner.plan("", one)
         assert plan.probability == pytest.approx(np.exp(sum(one.logs)))
         assert len(plan.probabilities) == plan.written.count("\n") + 1

@@ -51,7 +51,8 @@ def test_every_test_row_has_a_program_of_every_method(profile, predictions):
         assert len(row.step_probabilities) == row.predicted_program.count("\n") + 1
     by_method = predictions.groupby("method")
     assert by_method["exact"].all()["symbolic"]
-    assert all(map(errors.read, by_method.get_group("planner")["predicted_program"])), "restricted"
+    for method in ("planner_searched", "planner_grounded", "planner"):
+        assert all(map(errors.read, by_method.get_group(method)["predicted_program"])), "kept to the grammar"
 
 
 def test_the_pool_of_closed_chains_keeps_partial_results_in_the_labels(cache, profile):
@@ -82,7 +83,7 @@ def test_a_planner_is_made_again_only_for_what_it_depends_on(profile):
 
 def test_a_trained_planner_is_loaded_by_split_and_seed(cache, profile, predictions):
     loaded = planner.load(profile)
-    own = predictions[predictions["method"] == "planner"]
+    own = predictions[predictions["method"] == "planner_searched"]
     assert [plan.written for plan in loaded.decompose_all(own["text"].tolist())] == own["predicted_program"].tolist()
     assert (loaded.passport["split"], loaded.passport["seed"], loaded.passport["profile"]) == ("structure", 0, "smoke")
     for split, seed in (("text", 0), ("structure", 1)):
@@ -153,7 +154,7 @@ def test_shares_of_errors_add_up_to_one_and_rates_to_the_wrong_programs():
 
 
 def test_examples_hold_every_line_beside_the_right_one():
-    lines = planner_tables.examples(made_up())
+    lines = planner_tables.examples(made_up().replace({"method": {"planner": planner.METHODS[0]}}))
     assert set(lines["case"]) == {"surest", "wrong"}
     short = lines[(lines["case"] == "wrong") & (lines["text"] == "d")]
     assert short["step"].tolist() == ["Step 1: 20 + 5 = x1", "Answer: x1"]
@@ -193,7 +194,8 @@ def test_every_figure_is_drawn_from_its_table(tables):
     programs = figures.draw_programs(tables["planner"], **drawn)
     assert [tick.get_text() for tick in programs.axes[0].get_xticklabels()] == ["2", "3", "4", "all"]
     bars = figures.draw_planner_errors(tables["planner_errors"], **drawn).axes[0].patches
-    rates = results.select(tables["planner_errors"], metric="error_rate", method=["planner", "planner_unrestricted"])
+    ways = [method for method in planner.METHODS if method != "symbolic"]
+    rates = results.select(tables["planner_errors"], metric="error_rate", method=ways)
     assert sum(bar.get_width() for bar in bars) == pytest.approx(rates["value"].sum())
     curves = figures.draw_planner_curves(tables["planner_curves"], **drawn)
     assert len(curves.axes) == 2
@@ -275,7 +277,7 @@ def test_a_planner_in_bfloat16_drifts_a_little_and_the_whole_system_is_measured_
     way = assembly_planner.WAYS[-1]
     assert 0 < lines[way, "planner", "logit_drift"] < 0.05
     assert lines["separate", "planner", "equal"] == 1
-    mine = predictions[predictions["method"] == "planner"]
+    mine = predictions[predictions["method"] == "planner_searched"]
     assert lines["single", "planner", "program_exact"] == mine["exact"].mean()
     for one in assembly_planner.WAYS:  # arithmetic executes: what is wrong is the planner's
         assert lines[one, "questions", "value_accuracy"] >= lines[one, "planner", "program_exact"]
@@ -301,10 +303,9 @@ def test_decoding_has_to_confirm_what_scoring_says(profile, cache, predictions, 
     records = planner.records_of(stage)
     sequences = planner.sequences_of(loaded, records, stage)
     rows = np.arange(6)
-    restricted, free = planner.written(loaded, records["text"], sequences, rows)
-    assert restricted == loaded.decompose_all(records["text"].iloc[rows].tolist())
-    assert free == loaded.decompose_all(records["text"].iloc[rows].tolist(), restricted=False)
-    ahead, logs = planner.decomposer.margins(loaded.writer, loaded.grammar, sequences, rows)
+    asked, ways = records["text"].iloc[rows].tolist(), planner.DECODINGS
+    assert planner.written(loaded, records["text"], sequences, rows) == [loaded.decompose_all(asked, w) for w in ways]
+    ahead, logs = planner.decomposer.margins(loaded.writer, sequences, rows, [None] * (len(ways) - 1))
     monkeypatch.setattr(planner.decomposer, "margins", lambda *_: (np.ones_like(ahead), logs))
     with pytest.raises(AssertionError, match="does not give what scoring says"):
         planner.written(loaded, records["text"], sequences, rows)

@@ -82,7 +82,7 @@ def trained(model: Backbone) -> Planner | None:
 def written(planner: Planner, texts: Sequence[str]) -> list[int]:
     """Tokens that the planner writes for each text."""
     ids = planner.backbone.encode(decomposer.prompts(planner.backbone, texts))
-    done = decomposer.greedy(planner.backbone, planner.writer, planner.grammar, ids)
+    done = decomposer.search(planner.backbone, planner.writer, planner.grammar, ids, planner.kept(texts, "searched"))
     return [len(one.tokens) for one in done]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -15,7 +15,7 @@ from redlib import modules, phrasing
 from redlib.backbone import Backbone
 from redlib.backbone.layers import Tokens
 from redlib.decomposer import errors, queries
-from redlib.decomposer.decoding import Written, greedy
+from redlib.decomposer.decoding import Written, greedy, search
 from redlib.decomposer.grammar import Grammar
 from redlib.decomposer.sequences import prompts
 from redlib.decomposer.writer import Writer
@@ -23,6 +23,8 @@ from redlib.programs import Program
 
 PART = "decomposer"  # its name in a module file
 EARLY = "redlib-planner/1"  # of files that were written before planners were modules: they can still be read
+Decoding = Literal["searched", "grounded", "grammatical", "unrestricted"]
+DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
 REQUIRED = ("weights_id", "backbone", "top_layers", "max_operations", "largest", "split", "seed")
 
 
@@ -30,7 +32,7 @@ REQUIRED = ("weights_id", "backbone", "top_layers", "max_operations", "largest",
 class Plan:
     """What a planner wrote for a text, and the probability of each of its lines: a step a line, then the answer.
 
-    `program` is None where the text is no program, which restricted decoding cannot write.
+    `program` is None where the text is no program, which only unrestricted decoding can write.
     """
 
     text: str
@@ -56,20 +58,34 @@ class Planner:
     writer: Writer
     passport: dict[str, Any]
 
-    def decompose(self, text: str) -> Plan:
-        """The most probable program, token by token, among those that the grammar allows.
+    def decompose(self, text: str, decoding: Decoding = "searched") -> Plan:
+        """The program of a text. The ways of decoding, from the closest to the freest:
 
-        Raises ValueError with one sentence for a text that no program answers (`queries.check`).
+        `searched`: the most probable program as a whole of those that read every number of the text once, and every
+        result but the last one once; `grounded`: one of those, the most probable token each time; `grammatical`: any
+        program, the most probable token each time; `unrestricted`: any program tokens. Raises ValueError with one
+        sentence for a text that no program answers (`queries.check`) and for an unknown way of decoding.
         """
-        return self.decompose_all([text])[0]
+        return self.decompose_all([text], decoding)[0]
 
-    def decompose_all(self, texts: Sequence[str], restricted: bool = True) -> list[Plan]:
-        """`decompose` for N texts in one batch; unrestricted, the writer is free to write what is no program."""
+    def decompose_all(self, texts: Sequence[str], decoding: Decoding = "searched") -> list[Plan]:
+        """`decompose` for N texts in one batch."""
         for text in texts:
             queries.check(text, self.grammar.max_operations, self.grammar.largest)
         ids = self.backbone.encode(prompts(self.backbone, texts))
-        written = greedy(self.backbone, self.writer, self.grammar, ids, restricted)
+        write = search if decoding == "searched" else greedy
+        written = write(self.backbone, self.writer, self.grammar, ids, self.kept(texts, decoding))
         return [self.plan(text, one) for text, one in zip(texts, written, strict=True)]
+
+    def kept(self, texts: Sequence[str], decoding: Decoding) -> list[Grammar] | None:
+        """The grammars (N,) that a way of decoding keeps the programs of N texts to; None: to nothing."""
+        if decoding not in DECODINGS:
+            raise ValueError(f"there is no decoding {decoding!r}; valid ways: {', '.join(DECODINGS)}")
+        if decoding == "unrestricted":
+            return None
+        if decoding == "grammatical":
+            return [self.grammar] * len(texts)
+        return [self.grammar.grounded(phrasing.numbers(text)) for text in texts]
 
     def plan(self, text: str, written: Written) -> Plan:
         """Written tokens as a plan."""

@@ -61,33 +61,46 @@ class Sequences:
 
 @torch.no_grad()
 def margins(
-    writer: Writer, grammar: Grammar, sequences: Sequences, rows: np.ndarray, batch: int = 32
+    writer: Writer,
+    sequences: Sequences,
+    rows: np.ndarray,
+    modes: Sequence[Sequence[Grammar] | None],
+    batch: int = 32,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """By one pass with the gold tokens given: how far gold programs lead, (N, 2), and log-probabilities (N, 2, M), 0
-    behind the end; first among the tokens that the grammar allows, then among all program tokens.
+    """By one pass with the gold tokens given: how far N gold programs lead in each of m modes of greedy decoding,
+    (N, m), and their tokens' log-probabilities among all program tokens (N, M), 0 behind the end.
 
-    The lead is the smallest of a program's tokens: the gold token's logit minus that of the best other. Where it is
-    positive, greedy decoding writes the gold program: having chosen the gold tokens so far, it chooses the next one.
+    modes (m,): the grammars (N,) that decoding keeps the programs to, None for unrestricted. The lead is the smallest
+    of a program's tokens: the gold token's logit minus that of the best other that is allowed. Where it is positive,
+    greedy decoding writes the gold program: having chosen the gold tokens so far, it chooses the next one. ValueError
+    for a gold program that its grammar does not allow.
     """
     device = writer.readout.weight.device
-    allowed = torch.from_numpy(grammar.allowed).to(device)
     found, said = [], []
     for first in range(0, len(rows), batch):
         chosen = rows[first : first + batch]
         logits = writer(*sequences.batch(chosen, device))[0]  # (B, M, V)
         target = sequences.targets[torch.from_numpy(chosen)].to(device)
         there, gold = target != NO_TARGET, target.clamp(min=0)[..., None]
-        states = torch.zeros_like(target)
-        for row, program in enumerate(target.tolist()):
-            walked = grammar.walk([token for token in program if token != NO_TARGET])
-            states[row, : len(walked)] = torch.from_numpy(walked)
-        for_modes = (logits.masked_fill(~allowed[states], -torch.inf), logits)
-        ahead, log = [], []
-        for of_mode in for_modes:
+        ahead = []
+        for mode in modes:
+            of_mode = logits
+            if mode is not None:
+                refused = _refused(mode[first : first + batch], target)
+                of_mode = logits.masked_fill(torch.from_numpy(refused).to(device), -torch.inf)
             others = of_mode.scatter(-1, gold, -torch.inf).amax(-1)
             lead = of_mode.gather(-1, gold)[..., 0] - others
             ahead.append(lead.masked_fill(~there, torch.inf).amin(-1))
-            log.append(of_mode.log_softmax(-1).gather(-1, gold)[..., 0].masked_fill(~there, 0))
         found.append(torch.stack(ahead, 1).cpu().numpy())
-        said.append(torch.stack(log, 1).cpu().numpy())
+        logs = logits.log_softmax(-1).gather(-1, gold)[..., 0]
+        said.append(logs.masked_fill(~there, 0).cpu().numpy())
     return np.concatenate(found), np.concatenate(said)
+
+
+def _refused(grammars: Sequence[Grammar], targets: Tensor) -> np.ndarray:
+    """(B, M, V) bool: what each grammar refuses where each token of its gold program (B, M) is chosen."""
+    refused = np.zeros((*targets.shape, len(grammars[0].tokens)), dtype=bool)
+    for row, (grammar, program) in enumerate(zip(grammars, targets.tolist(), strict=True)):
+        states = grammar.walk([token for token in program if token != NO_TARGET])
+        refused[row, : len(states)] = ~grammar.allowed[states]
+    return refused

@@ -32,7 +32,7 @@ def draw_programs(
     profile: str,
     backbone: str = "",
     note: str = "",
-    methods: Sequence[str] = ("planner", "planner_unrestricted", "symbolic"),
+    methods: Sequence[str] = ("planner_searched", "planner_grounded", "planner", "planner_unrestricted", "symbolic"),
 ) -> Figure:
     """Exact programs of the test rows by number of operations, a panel a split. Reads planner: metric = program_exact,
     seed = all, group ops=<number> and all, method, split, value, low, high."""
@@ -63,7 +63,7 @@ def draw_planner_errors(
     profile: str,
     backbone: str = "",
     note: str = "",
-    methods: Sequence[str] = ("planner", "planner_unrestricted"),
+    methods: Sequence[str] = ("planner_searched", "planner_grounded", "planner", "planner_unrestricted"),
 ) -> Figure:
     """How often programs are wrong, by kind of error, a panel a split. Reads planner_errors: metric = error_rate, case,
     method, split, value, low, high."""

@@ -88,6 +88,8 @@ METHODS = {
     "fourier_full_data": Look("Fourier network, all rows", GREEN, "H", "-", "OO"),
     "oracle_operator": Look("RED, true operation", GREEN, "^", "--", "oo."),
     "red_by_range": Look("RED, an expert a range", SKY, ">", "--", "//."),
+    "planner_searched": Look("planner, searched", PURPLE, "D", "-", "///"),
+    "planner_grounded": Look("planner, grounded", SKY, "p", "--", "---"),
     "planner": Look("planner", GREEN, ">", "-", "ooo"),
     "planner_unrestricted": Look("planner, unrestricted", BLUE, "<", ":", "\\\\\\"),
     "symbolic": Look("symbolic program", QUIET, "|", ":", "..."),

@@ -20,7 +20,7 @@ from redlib.study.stage import Stage
 
 SYMBOLIC = "symbolic"
 METHODS = (*EXECUTORS, SYMBOLIC)
-PLANNER = "planner"  # of all that a planner was asked in, the way whose programs are executed
+PLANNER = "planner_searched"  # of the ways of decoding, the one whose programs are executed
 ITEMS = ["row", "structure", "operations"]
 CHAINS = (("closed", "closed"), ("source", "source"), ("closed", "source"))  # domain of the experts, of the chains
 

@@ -6,6 +6,7 @@ from redlib import figures
 from redlib.results import cell, difference, direction, pick, select
 from redlib.study.ablations import TASKS
 from redlib.study.answers.reading import AT, NEW, VALUE, Tables, begin, costliest
+from redlib.study.planner import METHODS
 
 FAULTS = {  # how an answer can be wrong (`execution.KINDS`)
     "planner": "a wrong program",
@@ -13,19 +14,26 @@ FAULTS = {  # how an answer can be wrong (`execution.KINDS`)
     "outside": "a wrong step outside the experts' domain",
 }
 ROUNDED, ADDED = "replace_bf16", "add_minus_refit"  # the same expert in 16 bits; one for subtractions, and its column
+WAYS = {"planner_searched": "a search among programs about the question's numbers"}
 PLACES = {"task1": NEW, "task2": "on unseen chains"}
 
 
 def planner(t: Tables) -> str:
-    """How many programs are exact, and what the grammar is worth."""
+    """How many programs are exact, and what the grammar and the search are worth."""
     scores = t.rows("planner", seed="all", part="test", split="structure")
-    exact = select(scores, method="planner", metric="program_exact").set_index("group")
+    best = next(method for method in METHODS if method in set(scores["method"]))
+    exact = select(scores, method=best, metric="program_exact").set_index("group")
     longest = max(name for name in exact.index if name.startswith("ops="))
-    gap = pick(scores, group="all", method="planner_unrestricted", metric="program_exact_below_planner")
+    steps = (("planner_unrestricted", "the grammar", "no grammar"), (best, "the grammar", WAYS.get(best, "")))
+    gaps = [
+        difference(pick(scores, group="all", method=method, metric="program_exact_below_planner"), one, other)
+        for method, one, other in steps
+        if method != "planner"
+    ]
     return (
         f"{begin(PLACES['task2'])} the planner writes {cell(exact.loc['all'])} of the programs exactly, "
         f"{cell(exact.loc[longest])} of those with {longest.removeprefix('ops=')} operations. "
-        f"Of exact programs, {difference(gap, 'writing with the grammar', 'writing without it')}."
+        f"Of exact programs, {'; '.join(gaps)}."
     )
 
 

@@ -11,7 +11,7 @@ import transformers
 
 from redlib import backbone, datasets, decomposer, features, modules, paths, training
 from redlib.config import PARTS, BackboneConfig, Decomposer, Profile, Training
-from redlib.decomposer import Plan, Planner, Sequences, Symbolic, Written, errors
+from redlib.decomposer import DECODINGS, Plan, Planner, Sequences, Symbolic, Written, errors
 from redlib.expressions import Expression
 from redlib.models import LabelSpace
 from redlib.programs import Program
@@ -19,8 +19,8 @@ from redlib.study.data import fingerprint, open_backbone, pool_stage, read_pool,
 from redlib.study.settings import member_seeds
 from redlib.study.stage import Stage
 
-METHODS = ("planner", "planner_unrestricted", "symbolic")
-SURE = 0.1  # of logits: a lead that rounding of cached states cannot turn; closer programs are decoded
+METHODS = ("planner_searched", "planner_grounded", "planner", "planner_unrestricted", "symbolic")  # the best first
+SURE = 0.1  # of logits and of log-probabilities: what rounding of cached states cannot turn; closer ones are decoded
 CHECKED = 16  # programs a planner that are decoded although the margin says what will be written
 FINAL_RATE = 0.1  # of the learning rate, at the end
 FILE = "planner.safetensors"
@@ -239,7 +239,7 @@ def predicted(profile: Profile, stage: Stage, records: pd.DataFrame, rows: np.nd
     """
     planner = decomposer.load(stage.inputs[f"planner {seed}"].folder / FILE, open_backbone(profile.backbone))
     sequences = sequences_of(planner, records, stage.inputs["states"])
-    plans = dict(zip(METHODS[:2], written(planner, records["text"], sequences, rows), strict=True))
+    plans = dict(zip(METHODS, written(planner, records["text"], sequences, rows), strict=False))
     plans["symbolic"] = reference(profile.decomposer).decompose_all(records["text"].iloc[rows])
     items = records.iloc[rows][["row", "text", "structure", "range", "operations", "program"]]
     return pd.concat([judged(items, said).assign(method=name, seed=seed) for name, said in plans.items()])
@@ -250,28 +250,28 @@ def reference(d: Decomposer) -> Symbolic:
     return Symbolic(d.max_operations, d.largest)
 
 
-def written(
-    planner: Planner, texts: pd.Series, sequences: Sequences, rows: np.ndarray
-) -> tuple[list[Plan], list[Plan]]:
-    """The plans of some rows (n,), restricted and unrestricted.
+def written(planner: Planner, texts: pd.Series, sequences: Sequences, rows: np.ndarray) -> list[list[Plan]]:
+    """The plans of some rows (n,) by every way of decoding (`decomposer.DECODINGS`).
 
-    One pass with the gold programs given finds the rows for which greedy decoding writes them (`decomposer.margins`);
-    the others are decoded. AssertionError where decoding does not confirm that pass on a sample.
+    One pass with the gold programs given finds the rows for which decoding writes them: greedy decoding where each gold
+    token leads (`decomposer.margins`), a search where the gold program has more than half of all probability. The
+    others are decoded. AssertionError where decoding does not confirm that pass on a sample.
     """
-    ahead, logs = decomposer.margins(planner.writer, planner.grammar, sequences, rows)
     asked = texts.iloc[rows].tolist()
+    greedily = [way for way in DECODINGS if way != "searched"]
+    ahead, logs = decomposer.margins(planner.writer, sequences, rows, [planner.kept(asked, way) for way in greedily])
+    sure = dict(zip(greedily, (ahead > SURE).T, strict=True)) | {"searched": logs.sum(1) > np.log(0.5) + SURE}
     made = []
-    for mode, restricted in enumerate((True, False)):
-        sure = np.flatnonzero(ahead[:, mode] > SURE)
-        open_ = np.flatnonzero(ahead[:, mode] <= SURE).tolist()
-        sample = sure[:: max(1, len(sure) // CHECKED)][:CHECKED].tolist()
-        done = planner.decompose_all([asked[n] for n in [*open_, *sample]], restricted)
-        plans = {n: _gold(planner, asked[n], sequences.targets[rows[n]].tolist(), logs[n, mode]) for n in sure}
+    for way in DECODINGS:
+        settled, open_ = np.flatnonzero(sure[way]), np.flatnonzero(~sure[way]).tolist()
+        sample = settled[:: max(1, len(settled) // CHECKED)][:CHECKED].tolist()
+        done = planner.decompose_all([asked[n] for n in [*open_, *sample]], way)
+        plans = {n: _gold(planner, asked[n], sequences.targets[rows[n]].tolist(), logs[n]) for n in settled}
         for n, plan in zip(sample, done[len(open_) :], strict=True):
             assert plan.written == plans[n].written, f"decoding {plan.text!r} does not give what scoring says"
         plans |= dict(zip(open_, done, strict=False))
         made.append([plans[n] for n in range(len(rows))])
-    return made[0], made[1]
+    return made
 
 
 def _gold(planner: Planner, text: str, targets: list[int], logs: np.ndarray) -> Plan:

@@ -52,7 +52,7 @@ def predictions_stage(profile: Profile, split: str, chains: str) -> Stage:
             frames.append(planner.predicted(profile, stage, records, rows, seed).assign(split=split, part="test"))
         pd.concat(frames, ignore_index=True).to_parquet(out / "predictions.parquet")
 
-    config = {"split": split, "seeds": len(seeds), "sure": planner.SURE}
+    config = {"methods": list(planner.METHODS), "split": split, "seeds": len(seeds), "sure": planner.SURE}
     seconds = 5 + len(seeds) * texts.config["rows"] * 0.15
     return Stage(f"planner predictions ({split}, {chains} chains)", 1, config, make, inputs, seconds)
 

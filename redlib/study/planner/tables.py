@@ -24,9 +24,10 @@ def main_tables(profile: Profile) -> Stage:
     """planner.csv, planner_errors.csv, planner_curves.csv and planner_examples.csv, of every split with planners.
 
     planner: program_exact (the text is the gold program) and program_meaning (it adds and subtracts the same numbers)
-    by method, group all and ops=<steps>; <metric>_below_planner, the restricted planner minus the method on the same
-    rows. planner_errors: error_share by `case`, the kind of the error, among the wrong programs. planner_curves: losses
-    and exact programs by epoch. planner_examples: step_probability of lines that a planner wrote.
+    by method, group all and ops=<steps>; <metric>_below_planner, the planner kept to the grammar minus the method on
+    the same rows. planner_errors: error_share by `case`, the kind of the error, among the wrong programs.
+    planner_curves: losses and exact programs by epoch. planner_examples: step_probability of lines that a planner
+    wrote.
     """
     inputs = {split: planner.predictions_stage(profile, split) for split in planner.splits(profile)}
 
@@ -107,12 +108,13 @@ def error_shares(predictions: pd.DataFrame, resamples: int) -> pd.DataFrame:
 
 
 def examples(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Some questions of the first seed and the lines that the restricted planner wrote, each with its probability.
+    """Some questions of the first seed and the lines that the planner wrote in a search, each with its probability.
 
     Cases: `surest` and `least_sure`, the longest right programs of the highest and lowest probability, and `wrong`.
     Columns: case, text, line (1, 2, ...; the last one is the answer's), step (the line written), wanted (the gold one).
     """
-    rows = predictions[(predictions["method"] == "planner") & (predictions["seed"] == predictions["seed"].min())]
+    method, seed = planner.METHODS[0], predictions["seed"].min()
+    rows = predictions[(predictions["method"] == method) & (predictions["seed"] == seed)]
     rows = rows.assign(probability=[float(np.prod(p)) for p in rows["step_probabilities"]])
     right, wrong = rows[rows["exact"]], rows[~rows["exact"]]
     right = right[right["operations"] == right["operations"].max()].sort_values(["probability", "row"])
@@ -127,7 +129,7 @@ def examples(predictions: pd.DataFrame) -> pd.DataFrame:
                 lines.append((case, row.text, line, step, wanted, p))
     columns = ["case", "text", "line", "step", "wanted", "value"]
     about = {"split": rows["split"].iloc[0], "part": "test", "group": "all", "seed": str(rows["seed"].iloc[0])}
-    return pd.DataFrame(lines, columns=columns).assign(method="planner", metric="step_probability", **about)
+    return pd.DataFrame(lines, columns=columns).assign(method=method, metric="step_probability", **about)
 
 
 TABLES: dict[str, Callable[[Profile], Stage]] = {
