@@ -20,7 +20,7 @@ from redlib.decomposer.writer import Writer
 from redlib.features.forward import parallel
 
 BATCH = 64  # texts that one thread decodes together
-BEGINNINGS = 16  # other beginnings of a program, at most, that a search follows
+BEGINNINGS = 8  # other beginnings of a program, at most, that a search follows
 
 
 @dataclass

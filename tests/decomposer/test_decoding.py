@@ -9,7 +9,7 @@ import torch
 from planners import GREEDILY, LARGEST, MOST, passport, sequences_of
 
 from redlib import decomposer, training
-from redlib.decomposer import Written, greedy
+from redlib.decomposer import Written, decoding, greedy
 from redlib.decomposer.grammar import START, WHOLE
 from redlib.programs import Program, check
 from redlib.study.planner import written
@@ -113,8 +113,9 @@ def every_program(grammar):
     ("text", "programs"), [("What is 12 plus 9?", 4), ("Take 7 from 31, then add 7.", 24), ("40 - 8 + 23", 48)]
 )
 def test_a_search_finds_the_most_probable_of_all_programs_about_the_numbers(
-    which, text, programs, random_planner, trained
+    which, text, programs, random_planner, trained, monkeypatch
 ):
+    monkeypatch.setattr(decoding, "BEGINNINGS", 64)
     planner = random_planner if which == "random" else trained[0]
     (grammar,) = planner.kept([text], "searched")
     every = every_program(grammar)
@@ -129,8 +130,6 @@ def test_a_search_finds_the_most_probable_of_all_programs_about_the_numbers(
 
 
 def test_a_search_that_may_follow_no_other_beginning_is_greedy(random_planner, records, monkeypatch):
-    from redlib.decomposer import decoding
-
     texts = records["expr"].iloc[:40].tolist()
     searched, greedily = (random_planner.decompose_all(texts, way) for way in ("searched", "grounded"))
     assert sum(a.written != b.written for a, b in zip(searched, greedily, strict=True)) > 5
@@ -142,8 +141,6 @@ def test_a_search_that_may_follow_no_other_beginning_is_greedy(random_planner, r
 def test_a_forced_token_needs_no_pass_of_its_own_and_has_its_probability_all_the_same(
     random_planner, records, monkeypatch
 ):
-    from redlib.decomposer import decoding
-
     passes = []
     own = decoding._Decoding._logs
     monkeypatch.setattr(decoding._Decoding, "_logs", lambda self, rows: passes.append(1) or own(self, rows))
