@@ -17,11 +17,12 @@ from redlib import backbone as backbones
 from redlib import datasets, decomposer, modules, paths
 from redlib.backbone import Backbone
 from redlib.bench.measuring import Line, Taken, in_turns, rate, ratios, report, taken
-from redlib.decomposer import Planner
+from redlib.decomposer import Decoding, Planner
 
 MAX_OPERATIONS = 4  # steps of the longest program of Task 2
 LARGEST = 100
 BATCHES = (1, 64, 256)
+PEER: Decoding = "grammatical"  # greedy, as `generate` is; what is trained is searched
 SHIPPED = "planner-structure/modules.safetensors"
 
 
@@ -40,7 +41,7 @@ def run(
     lines: list[Line] = []
     for count in batches:
         some = texts[:: len(texts) // count][:count]
-        tokens = written(planner, some)
+        tokens = written(planner, some, PEER)
         cases = _cases(planner, peer, some, max(tokens))
         if known:
             cases["trained"] = lambda some=some: taken(len(some), lambda: known.decompose_all(some))
@@ -57,7 +58,7 @@ def _cases(
     planner: Planner, peer: transformers.PreTrainedModel, texts: Sequence[str], tokens: int
 ) -> dict[str, Callable[[], Taken]]:
     return {
-        "ours": lambda: taken(len(texts), lambda: planner.decompose_all(texts)),
+        "ours": lambda: taken(len(texts), lambda: planner.decompose_all(texts, PEER)),
         "generate": lambda: taken(len(texts), lambda: generate(peer, planner.backbone, texts, tokens)),
     }
 
@@ -79,11 +80,10 @@ def trained(model: Backbone) -> Planner | None:
     return decomposer.load(file, model)
 
 
-def written(planner: Planner, texts: Sequence[str]) -> list[int]:
-    """Tokens that the planner writes for each text."""
-    ids = planner.backbone.encode(decomposer.prompts(planner.backbone, texts))
-    done = decomposer.search(planner.backbone, planner.writer, planner.grammar, ids, planner.kept(texts, "searched"))
-    return [len(one.tokens) for one in done]
+def written(planner: Planner, texts: Sequence[str], decoding: Decoding = "searched") -> list[int]:
+    """Tokens that the planner writes for each text, with its end token."""
+    plans, bone = planner.decompose_all(texts, decoding), planner.backbone
+    return [len(ids) + 1 for ids in bone.encode([plan.written for plan in plans])]
 
 
 def causal(model: Backbone) -> transformers.PreTrainedModel:

@@ -32,7 +32,8 @@ REQUIRED = ("weights_id", "backbone", "top_layers", "max_operations", "largest",
 class Plan:
     """What a planner wrote for a text, and the probability of each of its lines: a step a line, then the answer.
 
-    `program` is None where the text is no program, which only unrestricted decoding can write.
+    Those of a `Planner` are its writer's own, among all program tokens, whatever decoding allowed. `program` is None
+    where the text is no program, which only unrestricted decoding can write.
     """
 
     text: str

@@ -239,7 +239,7 @@ def predicted(profile: Profile, stage: Stage, records: pd.DataFrame, rows: np.nd
     """
     planner = decomposer.load(stage.inputs[f"planner {seed}"].folder / FILE, open_backbone(profile.backbone))
     sequences = sequences_of(planner, records, stage.inputs["states"])
-    plans = dict(zip(METHODS, written(planner, records["text"], sequences, rows), strict=False))
+    plans = dict(zip(METHODS[:-1], written(planner, records["text"], sequences, rows), strict=True))
     plans["symbolic"] = reference(profile.decomposer).decompose_all(records["text"].iloc[rows])
     items = records.iloc[rows][["row", "text", "structure", "range", "operations", "program"]]
     return pd.concat([judged(items, said).assign(method=name, seed=seed) for name, said in plans.items()])
