@@ -59,6 +59,9 @@ def call(capsys, *arguments):
         (["run", "--from", "07_rad"], "unknown notebook '07_rad'; valid notebooks: 00_a, 01_b"),
         (["run", "--chapters", "few"], "unknown chapters 'few'; valid chapters: core, all"),
         (["run", "--profile", "record"], "no table 'numbers'"),
+        (["tables", "task3"], "unknown table 'task3'; valid tables: ablations, "),
+        (["tables", "task1", "--profile", "record"], "'record' reads the tables of 'full' and makes none"),
+        (["tables", "task1", "--publish", "--set", "bootstrap=7"], "made with --set is no result of profile 'full'"),
         (["publish", "--profile", "smoke"], "smoke only proves the machinery"),
         (["publish", "--profile", "nope"], "unknown profile 'nope'"),
         (["clean", "--profile", "nope"], "unknown profile 'nope'"),
@@ -94,6 +97,19 @@ def test_a_dry_run_lists_stages_time_disk_and_notebooks_and_writes_nothing(proje
     assert lines[3].startswith("1 stages missing: about 1 min 30 s, 3 MB of ")
     assert lines[4] == "2 notebooks would run"
     assert sorted(project.rglob("*")) == before
+
+
+def test_tables_are_made_without_a_notebook(project, capsys, monkeypatch):
+    monkeypatch.setattr("redlib.study.tables.TABLES", {"numbers": numbers})
+    code, out, _ = call(capsys, "tables", "numbers", "--profile", "smoke", "--dry-run")
+    assert (code, out.splitlines()[0]) == (0, "stage     numbers: about 1 min 30 s, 3 MB")
+    code, out, _ = call(capsys, "tables", "numbers", "--profile", "smoke")
+    made = numbers(config.load("smoke")).folder / "numbers.csv"
+    assert (code, out.splitlines()[-1]) == (0, str(made))
+    assert made.is_file()
+    code, _, err = call(capsys, "tables", "numbers", "--profile", "smoke", "--publish")
+    assert code == 2
+    assert "smoke only proves the machinery" in err
 
 
 @pytest.mark.notebooks

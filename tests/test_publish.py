@@ -6,11 +6,13 @@ import nbformat
 import pandas as pd
 import pytest
 
-from redlib import paths, results
+from redlib import config, paths, results
+from redlib.results.provenance import known_runs
 from redlib.study.notebooks import Notebook
-from redlib.study.publish import END, START, headline, markdown, publish
+from redlib.study.publish import END, START, headline, markdown, publish, publish_tables
 from redlib.study.runner import Runner
 from redlib.study.stage import Stage
+from redlib.study.tables import TABLES
 
 NOTEBOOKS = (Notebook("00_a", "?", ("task1",)), Notebook("01_b", "?"))
 README = f"# Title\n\n{START}\nnothing yet\n{END}\n\nThe end.\n"
@@ -172,6 +174,42 @@ def test_uncommitted_sources_stand_in_the_way(finished, tmp_path):
     paths.write_text(tmp_path / "redlib" / "new.py", "")
     with pytest.raises(ValueError, match=r"uncommitted changes in redlib/"):
         publish(finished(), NOTEBOOKS, say=lambda line: None)
+
+
+@pytest.fixture
+def tables_alone(finished, tmp_path, monkeypatch):
+    """A profile whose table `task1` the record has, with another beside it, and which can be made again."""
+    publish(finished(), NOTEBOOKS, say=lambda line: None)
+    results.write(accuracies().assign(run="r2"), paths.results("full") / "task2.csv")
+    paths.write_json(paths.results("full") / "runs.json", {"r1": {"cpu": "old"}, "r2": {"cpu": "b"}, "r3": {}})
+    monkeypatch.setitem(TABLES, "task1", task1)
+    return config.load("full", {"backbone.name": "tiny", "task1.rows": 1_000})
+
+
+def test_some_tables_alone_join_the_record_with_their_runs(tables_alone, tmp_path):
+    other, said = (paths.results("full") / "task2.csv").read_bytes(), []
+    publish_tables(tables_alone, ["task1"], said.append)
+    assert said[-1] == f"task1.csv: {len(accuracies()):,} rows"
+    assert (paths.results("full") / "task1.csv").read_bytes() == (task1(tables_alone).folder / "task1.csv").read_bytes()
+    assert (paths.results("full") / "task2.csv").read_bytes() == other
+    assert known_runs(paths.results("full")) == {"r1": {"cpu": "a"}, "r2": {"cpu": "b"}}, "and none that no table names"
+
+
+@pytest.mark.parametrize(
+    ("profile", "names", "said"),
+    [
+        ("full", ["task1", "nope"], "unknown table 'nope'; valid tables: .*task1"),
+        ("smoke", ["task1"], "smoke only proves the machinery and is no evidence"),
+        ("record", ["task1"], "profile 'record' reads the tables of 'full' and makes none"),
+    ],
+)
+def test_tables_that_cannot_join_the_record(tables_alone, profile, names, said):
+    before, given = (paths.results("full") / "runs.json").read_bytes(), config.load(profile, {"backbone.name": "tiny"})
+    made = sorted((paths.cache() / "stages").glob("*/*"))
+    with pytest.raises(ValueError, match=said):
+        publish_tables(given, names)
+    assert (paths.results("full") / "runs.json").read_bytes() == before
+    assert sorted((paths.cache() / "stages").glob("*/*")) == made, "it is said before anything is made"
 
 
 def test_a_readme_without_markers_is_said_before_anything_is_copied(finished, tmp_path):

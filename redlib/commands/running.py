@@ -14,7 +14,7 @@ from redlib.commands.shown import add_profile, duration, existing, size
 
 
 def add(commands) -> None:
-    """Register run, profiles, status, publish, ship and clean."""
+    """Register run, tables, profiles, status, publish, ship and clean."""
     run = commands.add_parser("run", help="compute what is missing and execute the notebooks of a profile")
     add_profile(run, "auto")
     run.add_argument("--chapters", default="core", help="core (the default) or all")
@@ -24,6 +24,14 @@ def add(commands) -> None:
     run.add_argument("--dry-run", action="store_true", help="say what would be made, and write nothing")
     run.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="replace a field of the profile")
     run.set_defaults(call=run_study)
+
+    tables = commands.add_parser("tables", help="make some tables alone, with all that they read, and no notebook")
+    tables.add_argument("names", nargs="+", metavar="TABLE", help="as its file is named in data/results")
+    add_profile(tables, "full")
+    tables.add_argument("--dry-run", action="store_true", help="say what would be made, and write nothing")
+    tables.add_argument("--publish", action="store_true", help="put them among the profile's committed results")
+    tables.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="as for run; not published")
+    tables.set_defaults(call=make_tables)
 
     profiles = commands.add_parser("profiles", help="list the profiles and how they differ from `full`")
     profiles.set_defaults(call=list_profiles)
@@ -75,8 +83,32 @@ def run_study(args: argparse.Namespace) -> None:
     if args.dry_run:
         _show_plan(runner.plan(notebooks, args.force))
         return
-    runner.run(notebooks, args.force, lambda line: print(line, flush=True))
+    runner.run(notebooks, args.force, _say)
     _show_result(runner)
+
+
+def make_tables(args: argparse.Namespace) -> None:
+    given = overrides(args.set)
+    profile = config.load(args.profile, given)
+    if given and args.publish:
+        raise ValueError(f"a table made with --set is no result of profile {args.profile!r}; publish without --set")
+    from redlib.study.publish import publish_tables
+    from redlib.study.runner import Plan
+    from redlib.study.tables import stages
+
+    made = stages(profile, args.names)
+    if args.dry_run:
+        missing = {stage.key: stage for table in made.values() for stage in table.missing()}
+        _show_plan(Plan(tuple(missing.values()), ()))
+    elif args.publish:
+        publish_tables(profile, args.names, _say)
+    else:
+        for name, stage in made.items():
+            print(stage.run(_say) / f"{name}.csv")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def _show_plan(plan) -> None:

@@ -207,10 +207,10 @@ class Decomposer(Domain):
 
     chains: Literal["closed", "source"] = Field("closed", description="which partial results its chains have")
     rows: int = Field(24_000, gt=0)
-    seeds: dict[Split, int] = Field({"text": 1, "structure": 2, "phrasing": 1}, description="planners by split")
+    seeds: dict[Split, int] = Field({"text": 1, "structure": 1, "phrasing": 1}, description="planners by split")
     max_operations: int = Field(4, gt=0, description="steps of a program, at most")
     largest: int = Field(100, gt=0, description="the largest number that a program may hold")
-    training: PlannerTraining = PlannerTraining(lr=1e-3, max_epochs=10, patience=10, monitor="accuracy")
+    training: PlannerTraining = PlannerTraining(lr=1e-3, max_epochs=6, patience=6, monitor="accuracy")
 
 
 class Sparse(Config):

@@ -1,4 +1,5 @@
-"""Makes a finished run the record: tables to data/results, figures to figures/, executed notebooks, README tables.
+"""Makes a finished run the record: tables to data/results, figures to figures/, executed notebooks, README tables;
+or some finished tables alone.
 
 Everything is checked before anything is copied. A profile that is not the one of record publishes its tables only.
 """
@@ -12,14 +13,16 @@ from pathlib import Path
 import pandas as pd
 
 from redlib import claims, config, paths, results
-from redlib.results.provenance import RUNS, known_runs
+from redlib.config import Profile
+from redlib.results.provenance import RUNS, known_runs, record_run
 from redlib.study import judged
 from redlib.study.notebooks import Notebook
 from redlib.study.readme import END, START, headline, markdown, page
 from redlib.study.runner import Runner
 from redlib.study.stage import Say
+from redlib.study.tables import stages
 
-__all__ = ["END", "START", "headline", "markdown", "problems", "publish"]
+__all__ = ["END", "START", "headline", "markdown", "problems", "publish", "publish_tables"]
 VERSIONS = "versions.json"  # beside the figures: with what they were drawn
 DRAWN_WITH = ("matplotlib", "numpy", "pandas", "scipy", "seaborn")
 LINK = re.compile(r"\]\((\d\d_\w+\.ipynb)")  # from one notebook to another
@@ -58,6 +61,26 @@ def publish(runner: Runner, notebooks: Iterable[Notebook], say: Say = print) -> 
     say("tables in README.md")
 
 
+def publish_tables(profile: Profile, names: Iterable[str], say: Say = print) -> None:
+    """Make some tables and copy them among the committed ones of their profile, which keep all others and their runs.
+
+    ValueError naming everything that stands in the way, before anything is made: an unknown table, a profile that is
+    no evidence, sources that are not committed.
+    """
+    made = stages(profile, names)
+    if found := _no_record(profile):
+        raise ValueError(f"tables of profile {profile.name!r} cannot be published: " + "; ".join(found))
+    tables = {name: results.load(stage.run(say), name) for name, stage in made.items()}
+    folder = paths.results(profile.name)
+    for stage in made.values():
+        for run, about in known_runs(stage.folder).items():
+            record_run(folder, run, about)
+    for name, stage in made.items():
+        paths.write_bytes(folder / f"{name}.csv", (stage.folder / f"{name}.csv").read_bytes())
+        say(f"{name}.csv: {len(tables[name]):,} rows")
+    _provenance(folder, folder)
+
+
 def drawing_versions() -> dict[str, str]:
     """Of the packages that decide how a figure looks, by name."""
     return {name: metadata.version(name) for name in DRAWN_WITH}
@@ -65,9 +88,8 @@ def drawing_versions() -> dict[str, str]:
 
 def problems(runner: Runner, notebooks: Iterable[Notebook]) -> list[str]:
     """What keeps a run from becoming the record, one clause each; empty when nothing does."""
-    profile, found = runner.profile, []
-    if not profile.evidence:
-        found.append(f"{profile.name} only proves the machinery and is no evidence")
+    profile = runner.profile
+    found = _no_record(profile)
     if runner.overrides:
         found.append(f"it was given overrides ({', '.join(runner.overrides)})")
     for notebook in notebooks:
@@ -80,6 +102,12 @@ def problems(runner: Runner, notebooks: Iterable[Notebook]) -> list[str]:
             for figure in runner.sidecar(notebook).get("figures", ())
             if not (runner.out / "figures" / figure).is_file()
         ]
+    return found
+
+
+def _no_record(profile: Profile) -> list[str]:
+    """Why nothing of a profile can be a record now, one clause each."""
+    found = [] if profile.evidence else [f"{profile.name} only proves the machinery and is no evidence"]
     changed = _uncommitted()
     if changed:
         found.append(f"uncommitted changes in {', '.join(changed[:5])}{' ...' if len(changed) > 5 else ''}")

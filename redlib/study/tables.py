@@ -1,6 +1,6 @@
 """Any table of a profile by name: made if it is missing, or read from the record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pandas as pd
@@ -74,12 +74,28 @@ def table(profile: Profile, name: str, say: Say = print) -> pd.DataFrame:
     A profile that reads a record never computes: FileNotFoundError names the missing table and what makes it.
     ValueError for an unknown table names the valid ones.
     """
-    if name not in TABLES:
-        raise ValueError(f"unknown table {name!r}; valid tables: {', '.join(sorted(TABLES))}")
+    known(name)
     if profile.reads:
         return results.read(committed(profile, name))
     fetch_backbone(profile.backbone)
     return results.load(TABLES[name](profile).run(say), name)
+
+
+def known(name: str) -> None:
+    """ValueError, with the valid names, for what is no table."""
+    if name not in TABLES:
+        raise ValueError(f"unknown table {name!r}; valid tables: {', '.join(sorted(TABLES))}")
+
+
+def stages(profile: Profile, names: Iterable[str]) -> dict[str, Stage]:
+    """The stages that make some tables, by name; ValueError for an unknown one, and for a profile that makes none."""
+    if profile.reads:
+        raise ValueError(f"profile {profile.name!r} reads the tables of {profile.reads!r} and makes none; choose that")
+    names = tuple(names)
+    for name in names:
+        known(name)
+    fetch_backbone(profile.backbone)
+    return {name: TABLES[name](profile) for name in names}
 
 
 def available(profile: Profile, name: str) -> bool:

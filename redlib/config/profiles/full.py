@@ -1,7 +1,7 @@
 """Profile full: the record, and what the other profiles change."""
 
 from redlib.config.recipes import LongTraining, PlusForm, Recipe, RedPlus, Training
-from redlib.config.sections import Decomposer, Definition, PlannerTraining, Profile, Task2
+from redlib.config.sections import Definition, Profile, Task2
 
 _TASK2 = Task2(
     definitions={
@@ -66,12 +66,9 @@ _RED_PLUS = RedPlus(
     steps=_POOLED.model_copy(update={"base_share": 1.0, "seeds": {"structure": 5}}),
 )
 
-_PROGRAMS = PlannerTraining(lr=1e-3, max_epochs=10, patience=10, monitor="accuracy")
-
 FULL = Profile(
     name="full",
     task2=_TASK2,
-    decomposer=Decomposer(training=_PROGRAMS),
     red_plus=_RED_PLUS,
     chosen=_CHOSEN,
     source=_SOURCE,
