@@ -1,0 +1,195 @@
+"""The verdicts on the record: counted, with reasons, drawn, written into the README, and published."""
+
+import re
+
+import nbformat
+import pandas as pd
+import pytest
+import test_publish
+from test_publish import finished
+from verdicts import numbers
+
+from redlib import claims, config, figures, paths, results
+from redlib.claims.deciding import CONTRADICTED, EXCEEDED, MISSED, ONLY, REPRODUCED, UNTESTED
+from redlib.claims.judging import FAILS, HOLDS
+from redlib.study import judged, readme
+from redlib.study.answers import WAITING
+from redlib.study.notebooks import Notebook
+from redlib.study.publish import CLAIMS, publish
+
+__all__ = ["finished"]  # a fixture that is used here
+FILES = {file.name: file.read_bytes() for file in sorted((paths.root() / "data").glob("claims*.csv"))}
+
+
+@pytest.fixture(scope="module")
+def record():
+    """The verdicts on the committed record."""
+    if not paths.results("full").is_dir():
+        pytest.skip("no record has been published yet")
+    return claims.check(judged.record(config.load("record")))
+
+
+# ---- the record --------------------------------------------------------------------------------------------------
+
+
+def test_every_claim_has_a_verdict_on_record_and_waits_for_missing_tables_alone(record):
+    assert set(record["verdict"]) <= set(claims.VERDICTS)
+    there = set(results.Folder(paths.results("full")))
+    waiting = record[record["why"].str.startswith("not yet on record")]
+    for claim in waiting.to_dict("records"):
+        assert set(claim["why"].partition(": ")[2].split(", ")) == set(claim["table"].split()) - there, claim[
+            "claim_id"
+        ]
+
+
+def test_counts_and_reasons_add_up(record):
+    count = claims.counts(record)
+    assert list(count.columns) == list(claims.VERDICTS)
+    assert count.loc["all"].sum() == len(record) == count.drop(index="all").to_numpy().sum()
+    held = record["verdict"].isin([REPRODUCED, EXCEEDED]).sum()
+    assert claims.reasons(record)["claims"].sum() + held == len(record)
+    assert (record.apply(claims.reason, axis=1) == "").sum() == held
+
+
+@pytest.mark.parametrize(
+    ("verdict", "why", "part"),
+    [
+        (ONLY, "split text; definition operands", "structures that training has seen"),
+        (ONLY, "definition single_heavy with split text", "another definition of steps"),
+        (ONLY, "recipe source with split text", "the source's recipe"),
+        (ONLY, "method red_uniform", "another reading"),
+        (MISSED, "the interval reaches over the border", "undecided"),
+        (MISSED, "under none of 6 readings", "missed under every reading"),
+        (CONTRADICTED, "", "the opposite was measured"),
+        (UNTESTED, "not yet on record: fair", "not on record yet"),
+        (UNTESTED, "needs several GPUs", "not at hand"),
+        (REPRODUCED, "", ""),
+    ],
+)
+def test_a_claim_that_fails_has_one_reason(verdict, why, part):
+    said = claims.reason(pd.Series({"kind": "number", "verdict": verdict, "why": why}))
+    assert part in said
+    assert (said == "") == (verdict == REPRODUCED)
+
+
+def test_the_drawn_numbers_are_those_of_the_verdicts_with_both_splits(record):
+    drawn = claims.drawn(record)
+    red = drawn[(drawn["task"] == "task1") & (drawn["method"] == "red") & (drawn["group"] == "all")]
+    assert set(red["split"]) == {"structure", "text"}
+    claim = record.set_index("claim_id").loc["4.6.1-07"]
+    assert red.set_index("split").loc["structure", ["reported", "value"]].tolist() == [0.9725, claim["measured"]]
+    fig = figures.draw_claims(drawn, "full")
+    assert len(fig.axes) == 2 * drawn["task"].nunique()
+    with pytest.raises(LookupError, match="no reported accuracy was measured"):
+        figures.draw_claims(drawn.iloc[:0], "full")
+
+
+def test_what_the_source_did_not_report_is_said_with_numbers_and_left_out_without_tables():
+    tables = judged.record(config.load("record")).tables
+    found = claims.beyond(tables)
+    assert len(found) >= 8
+    assert found["finding"].str.contains(r"\d\.\d{3}").all()
+    assert claims.beyond({}).empty
+
+
+# ---- the README --------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_record(record):
+    text = (paths.root() / "README.md").read_text(encoding="utf-8")
+    assert readme.page(paths.results("full"), text, record) == text
+
+
+def test_only_the_profile_of_record_writes_the_readme_and_only_what_changed(record, tmp_path, monkeypatch):
+    file, said = tmp_path / "README.md", []
+    text = (paths.root() / "README.md").read_text(encoding="utf-8")
+    stale = readme.between(text, readme.CLAIMS_START, readme.CLAIMS_END, "old")
+    stale = readme.between(stale, readme.MAP_START, readme.MAP_END, "old")
+    of_record = paths.results("full")
+    monkeypatch.setattr(judged, "folder", lambda profile: of_record)
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    for name, data in FILES.items():
+        paths.write_bytes(tmp_path / "data" / name, data)
+    paths.write_text(file, stale)
+    readme.write(config.load("laptop"), record, said.append)
+    assert file.read_text() == stale
+    readme.write(config.load("record"), record, said.append)
+    assert file.read_text() == text
+    before = file.stat().st_mtime_ns
+    readme.write(config.load("record"), record, said.append)
+    assert file.stat().st_mtime_ns == before
+    assert said[0] == "README.md stays as it is: laptop is not the profile of record"
+    with pytest.raises(ValueError, match="needs the markers"):
+        readme.between("no marker", readme.CLAIMS_START, readme.CLAIMS_END, "new")
+
+
+def test_a_profile_that_computes_is_judged_by_its_own_run_and_smoke_by_the_record(tmp_path, monkeypatch):
+    monkeypatch.setenv("REDLIB_RUNS", str(tmp_path))
+    for name in ("smoke", "record"):
+        assert judged.folder(config.load(name)) == paths.results("full")
+    laptop = config.load("laptop")
+    assert judged.folder(laptop) == tmp_path / "laptop" / "results"
+    assert list(judged.record(laptop).tables) == []
+    before = judged.digest(laptop)
+    results.write(numbers(), judged.folder(laptop) / "task1.csv")
+    paths.write_text(judged.folder(laptop) / "claims.csv", "claim_id\n")
+    assert list(judged.record(laptop).tables) == ["task1"]
+    assert judged.digest(laptop) != before
+    assert judged.about(laptop).loc["judged"].item() == "the results of laptop, as run here"
+
+
+def test_a_folder_has_its_tidy_tables_by_name_and_names_them(tmp_path):
+    results.write(numbers(), tmp_path / "task1.csv")
+    paths.write_text(tmp_path / "other.csv", "a,b\n1,2\n")
+    folder = results.Folder(tmp_path)
+    assert (list(folder), len(folder), "other" in folder) == (["task1"], 1, False)
+    assert len(folder["task1"]) == len(numbers())
+    assert folder["task1"] is folder["task1"]
+    with pytest.raises(KeyError, match=r"no table 'other' in .*; present: task1"):
+        folder["other"]
+
+
+def test_the_published_columns_are_columns_of_the_verdicts():
+    assert set(CLAIMS) <= set(claims.CHECKED)
+
+
+def test_epochs_are_compared_as_the_source_compares_them():
+    first = pd.DataFrame([{"variant": "chosen", "value": 20.0, "low": 3, "high": 40, "n": 25}])
+    about = {"method": "experts", "metric": "best_epoch", "group": "all", "seed": "all", "split": "structure"}
+    second = first.assign(variant="operations/chosen", value=10.0)
+    found = claims.epoch_verdicts(
+        first.assign(**about), second.assign(**about), "operations/chosen", "chosen", "structure"
+    )
+    assert found["verdict"].tolist() == [HOLDS]
+    found = claims.epoch_verdicts(
+        first.assign(**about, value=5.0), second.assign(**about), "operations/chosen", "chosen", "structure"
+    )
+    assert found["verdict"].tolist() == [FAILS]
+
+
+# ---- publishing --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_with_a_notebook_that_judges_publishes_the_verdicts(finished, tmp_path, monkeypatch):
+    notebooks = (Notebook("00_a", "?", ("task1",)), Notebook("25_claims", "?", judges=True))
+    monkeypatch.setattr(test_publish, "NOTEBOOKS", notebooks)
+    empty = nbformat.writes(nbformat.v4.new_notebook())
+    paths.write_text(tmp_path / "notebooks" / "25_claims.ipynb", empty)
+    for name, data in FILES.items():
+        paths.write_bytes(tmp_path / "data" / name, data)
+    markers = (readme.CLAIMS_START, readme.CLAIMS_END, readme.MAP_START, readme.MAP_END)
+    paths.write_text(tmp_path / "README.md", "\n".join((test_publish.README, *markers)))
+    runner = finished()
+    publish(runner, notebooks, say=lambda line: None)
+    published = pd.read_csv(paths.results("full") / "claims.csv", keep_default_na=False)
+    assert tuple(published.columns) == CLAIMS
+    assert set(published["claim_id"]) == set(claims.described()["claim_id"])
+    text = (tmp_path / "README.md").read_text()
+    assert "| claims | reproduced | exceeded |" in text
+    assert "claims wait for tables of " in text
+    answers = dict(re.findall(r"^\| `(\d\d_\w+)` \| .+ \| (.+) \|$", text, re.MULTILINE))
+    assert answers["16_step_decomposer"] == WAITING
+    assert answers["25_claims"].startswith(f"Of {len(published)} claims ")
+    assert runner.current(notebooks[1]), "what is published does not make the notebook out of date"
+    results.write(numbers(), runner.out / "results" / "task1.csv")
+    assert not runner.current(notebooks[1]), "another table does"
