@@ -11,13 +11,13 @@ from redlib.modules.experts import Library
 from redlib.modules.files import load, load_method, read_passport, save
 from redlib.modules.hub import HubModule
 from redlib.modules.passport import FIELDS, FORMAT, check_backbone, complete, tokenizer_id
-from redlib.modules.probe import ROWS, TOLERANCE, Answer, Probe
+from redlib.modules.probe import ROWS_OF_STATES, TOLERANCE, Answer, Probe
 from redlib.modules.specs import State
 
 __all__ = [
     "FIELDS",
     "FORMAT",
-    "ROWS",
+    "ROWS_OF_STATES",
     "TOLERANCE",
     "Answer",
     "HubModule",

@@ -14,7 +14,7 @@ from redlib import features, models
 from redlib.backbone import Backbone
 
 TOLERANCE = 1e-5  # relative: the rounding of another version or machine passes, another network does not
-ROWS = 8
+ROWS, ROWS_OF_STATES = 8, 2  # token states of a text are as large as pooled features of forty
 PREFIX = "probe."  # of its tensors in a module file
 Answer = Callable[[Any], Tensor]  # what the base reads -> logits (n, C) of the whole
 Answers = Callable[[Mapping[str, nn.Module]], Answer]  # of the parts, as they are or as they will be read
@@ -44,12 +44,13 @@ class Probe:
         base: nn.Module | None = None,
         states: int | None = None,
     ) -> "Probe":
-        """The first ROWS of the texts as the backbone sees them: pooled, or as token states below tuned layers or at
-        the layer `states`; `base`: what makes h of them, if that is saved elsewhere. ValueError for no text."""
-        texts = tuple(texts[:ROWS])
+        """The first ROWS of the texts as the backbone sees them, pooled, or the first ROWS_OF_STATES as token states
+        below tuned layers or at the layer `states`; `base`: what makes h of them, if that is saved elsewhere.
+        ValueError for no text."""
+        states = -1 - tuned_layers if tuned_layers else states
+        texts = tuple(texts[: ROWS if states is None else ROWS_OF_STATES])
         if not texts:
             raise ValueError("a probe batch needs at least one text")
-        states = -1 - tuned_layers if tuned_layers else states
         read = seen(backbone, texts, layer, pooling, states)
         return cls(texts, read, None if base is None else hidden(base, read), states)
 

@@ -141,7 +141,7 @@ def test_records(profile: Profile, split: str, seed: int) -> pd.DataFrame:
 
 def probe_texts(bone: backbone.Backbone, records: pd.DataFrame) -> list[str]:
     """Some texts with their programs, for a planner's probe batch."""
-    few = records.iloc[: modules.ROWS // 2]  # long ones
+    few = records.iloc[: modules.ROWS_OF_STATES]
     return decomposer.spelled(bone, few["text"].tolist(), few["program"].tolist())
 
 
