@@ -38,7 +38,7 @@ def test_a_saved_planner_is_a_module_that_writes_the_same_programs(tmp_path, tin
     assert not any(p.requires_grad for p in again.writer.parameters())
     record = modules.read_passport(file)
     assert (record["kind"], record["parts"][decomposer.PART]["kind"]) == (decomposer.PART, "State")
-    assert len(record["probe"]["texts"]) == 5
+    assert len(record["probe"]["texts"]) == modules.ROWS_OF_STATES
     assert "a step decomposer" in str(modules.model_card(record))
 
 
