@@ -33,7 +33,7 @@ def test_a_probe_that_is_always_right_says_nothing_about_the_errors():
     assert found["value_phi"].overall().n == 0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=12, max_size=60))
 def test_phi_is_the_correlation_of_being_right(pairs):
     red, probe = np.array(pairs).T

@@ -16,7 +16,7 @@ from redlib.study import arithmetic_tables, table
 
 ONE_OPERATION = [*TASK1, *(template for template in TASK2 if template.wording.least == 1)]
 SPACE = LabelSpace()
-quick = settings(deadline=None, max_examples=25)
+quick = settings(max_examples=25)
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def test_an_experts_case_that_would_not_fit_is_left_out(monkeypatch):
     assert {case.partition("/")[0] for case, _ in cells(frame)} == {"K=3, B=4"}
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(K=st.integers(1, 7), B=st.integers(1, 9), d=st.integers(8, 40))
 def test_experts_side_by_side_one_by_one_and_folded_are_the_same_sum(K, B, d):
     bank, h = experts.drawn(K, d), torch.randn(B, d)
@@ -129,7 +129,6 @@ def test_growth_bench_fits_an_exponent_to_every_axis(results, monkeypatch):
         assert {(f"{axis}={size}", "seconds") for size in sizes} <= cells(frame)
 
 
-@settings(deadline=None)
 @given(power=st.floats(0.01, 3), factor=st.floats(1e-3, 1e3))
 def test_a_power_law_has_its_own_exponent(power, factor):
     sizes = np.array([1.0, 2, 4, 9])

@@ -4,7 +4,7 @@ import re
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redlib import config, nested
@@ -41,7 +41,6 @@ def test_an_unknown_profile_is_named_with_the_valid_ones(monkeypatch):
         config.load("auto")
 
 
-@settings(deadline=None)
 @given(rows=st.integers(1, 10**6), rate=st.floats(1e-6, 1), layer=st.integers(-1, 30))
 def test_overrides_replace_the_named_fields_and_nothing_else(rows, rate, layer):
     given_fields = {"task1.rows": rows, "chosen.base.lr": rate, "source.layer": layer}

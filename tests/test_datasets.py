@@ -45,7 +45,7 @@ def check_pool(pool, rows, labels=SOURCE_LABELS):
         assert TEMPLATES[item.template].group == item.group
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.integers(1, 30), st.integers(0, 10_000), st.booleans())
 def test_a_pool_is_balanced_unique_and_rightly_labelled(tens, seed, ordered):
     pool = datasets.build("task1", 50 * tens, seed, ordered=ordered)
@@ -142,7 +142,7 @@ def part_sizes(pool, parts):
     return {part: pool["range"][parts == part].value_counts().sort_index().tolist() for part in PARTS}
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.sampled_from([500, 1_000, 2_500]), st.integers(0, 10_000), st.sampled_from(datasets.SPLITS))
 def test_every_part_is_exactly_balanced(rows, seed, by):
     pool = datasets.build("task1", rows, seed)
@@ -152,7 +152,7 @@ def test_every_part_is_exactly_balanced(rows, seed, by):
     assert datasets.split(pool, by, seed).equals(parts)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(0, 10_000))
 def test_no_structure_is_in_two_parts_and_every_part_holds_several(seed):
     pool = datasets.build("task1", 2_000, seed)
@@ -167,7 +167,7 @@ def test_no_structure_is_in_two_parts_and_every_part_holds_several(seed):
     assert not {4, 5, 99, 100} & set(held["value"])
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.sampled_from([1_000, 4_000, 16_000]), st.integers(0, 10_000))
 def test_every_part_has_its_share_of_the_doubles(rows, seed):
     pool = datasets.build("task1", rows, seed)

@@ -63,7 +63,7 @@ def check_pool(pool, rows, steps, labels=SOURCE_LABELS, operands=(2, 50)):
         assert TEMPLATES[item.template].group == item.group
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(steps_and_sizes, st.integers(0, 10_000))
 def test_a_pool_is_balanced_in_proportion_unique_and_rightly_labelled(steps_and_size, seed):
     steps, rows = steps_and_size
@@ -132,7 +132,7 @@ def test_wording_groups_hold_the_same_lengths_and_signs(full):
     assert (spread.max(axis=1) - spread.min(axis=1)).max() <= 1
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(st.sampled_from(list(SHARES)), st.sampled_from([500, 1_000, 2_500]), st.integers(0, 10_000), splits)
 def test_every_part_is_exactly_balanced(steps, rows, seed, by):
     pool = datasets.build("task2", rows, seed, steps=steps)

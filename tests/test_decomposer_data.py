@@ -95,7 +95,7 @@ def test_records_follow_other_labels_and_operands():
     assert all(0 <= p <= 30 for text in pool["expression"] for p in Expression.read(text).partials)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.sampled_from(steps.DOMAINS), st.integers(0, 1_000), st.sampled_from(datasets.SPLITS))
 def test_pools_of_programs_are_split_like_any_pool(domain, seed, by):
     pool = decomposer.build(1_000, seed, domain)
@@ -244,7 +244,7 @@ def test_every_phrasing_says_both_operators_and_is_read_back_the_canonical_one_t
     assert {template.group for template in steps.PHRASINGS} == set(range(GROUPS))
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.sampled_from("+-"), st.integers(1, 1_500), st.integers(0, 99))
 def test_rows_of_any_number_are_distinct_steps_of_the_domain(operator, rows, seed):
     within = steps.Domain((2, 30), (2, 9), (2, 25))

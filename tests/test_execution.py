@@ -80,7 +80,7 @@ def any_program(draw):
     return Program(tuple(made), f"x{draw(st.integers(1, len(made)))}")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(any_program(), min_size=1, max_size=5))
 def test_programs_of_any_shape_run_alike_or_are_flagged(table, drawn):
     done = run(encode(drawn), table.look("noisy"), CLOSED)
@@ -238,7 +238,7 @@ def test_the_error_map_has_every_step_once(table):
     assert wrong["predicted_range"].tolist() == [0, 2, 3, 0]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(["red", "top1"]), st.integers(2, 5), st.integers(2, 9)),

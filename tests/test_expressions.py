@@ -18,7 +18,6 @@ def expressions(draw) -> Expression:
     return Expression((first, *(term for _, term in rest)), tuple(operator for operator, _ in rest))
 
 
-@settings(deadline=None)
 @given(expressions())
 def test_value_and_partial_results_are_pythons_left_to_right(expression):
     assert expression.value == eval(expression.text)
@@ -27,13 +26,11 @@ def test_value_and_partial_results_are_pythons_left_to_right(expression):
     assert list(expression.partials) == [eval(prefix) for prefix in prefixes]
 
 
-@settings(deadline=None)
 @given(expressions())
 def test_reading_the_canonical_text_gives_the_expression_back(expression):
     assert Expression.read(expression.text) == expression
 
 
-@settings(deadline=None)
 @given(expressions(), st.randoms(use_true_random=False))
 def test_reordered_twins_share_the_structure_key(expression, rng):
     signed = list(zip(("+", *expression.operators), expression.terms, strict=True))
@@ -80,7 +77,6 @@ def label_spaces(draw) -> LabelSpace:
     return LabelSpace(lo, hi, tuple(edges) if lo not in edges else tuple(edges[1:]))
 
 
-@settings(deadline=None)
 @given(label_spaces())
 def test_ranges_partition_the_values(labels):
     listed = [value for first, last in labels.bounds for value in range(first, last + 1)]
@@ -140,7 +136,7 @@ def test_additions_leave_out_sums_that_are_no_label():
 SIGN_COUNTS = [(plus, minus) for plus in range(4) for minus in range(4) if 1 <= plus + minus <= 3]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(SIGN_COUNTS), st.integers(0, 6), st.integers(0, 3), st.tuples(*[st.integers(-9, 24)] * 2))
 def test_chains_number_every_expression_of_the_domain_once(counts, first, width, bounds):
     pluses, minuses = counts

@@ -99,7 +99,7 @@ def test_red_adds_weighted_residuals_before_the_shared_classifier():
     torch.testing.assert_close(said.logits, corrected @ parts["classifier"].weight[0] + parts["classifier"].bias[0])
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 9))
 def test_red_is_the_logit_mixture_of_the_same_experts_with_the_same_weights(seed, n):
     parts, x = make_parts(seed), rows(n, seed)
@@ -116,7 +116,7 @@ def test_red_with_zero_initialised_experts_is_its_base():
         assert torch.equal(assemble(name, LABELS, parts)(x).logits, base)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(order=st.permutations(range(3)), seed=st.integers(0, 1000))
 def test_permuting_experts_with_the_routers_outputs_changes_nothing(order, seed):
     parts, x = make_parts(seed), rows()

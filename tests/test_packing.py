@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redlib import packing
 
 TEXTS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=9), min_size=1, max_size=40)
-quick = settings(deadline=None, max_examples=60)
+quick = settings(max_examples=60)
 
 
 def _paths(forest):

@@ -18,7 +18,7 @@ def addition(a: int, b: int) -> Expression:
     return Expression((a, b), ("+",))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(operands, operands)
 def test_every_template_is_read_back_as_the_expression_it_says(a, b):
     for template in TASK1:
@@ -83,7 +83,6 @@ def test_plain_chains_are_read(text, canonical):
     assert parse(text).text == canonical
 
 
-@settings(deadline=None)
 @given(operands, st.lists(st.tuples(st.sampled_from(["plus", "minus", "+", "-"]), operands), min_size=1, max_size=6))
 def test_any_chain_in_words_or_symbols_is_read_left_to_right(first, rest):
     text = f"{first} " + " ".join(f"{sign} {term}" for sign, term in rest)
@@ -138,7 +137,7 @@ words = st.sampled_from(["plus", "minus", "the sum of", "and", "add", "to", "Wha
 numbers = st.integers(0, 99).map(str)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(words, numbers, st.text(max_size=3)), max_size=8), st.sampled_from(["", " "]))
 def test_a_text_is_read_with_all_its_numbers_or_refused(pieces, space):
     text = space.join(pieces)

@@ -32,7 +32,7 @@ def test_every_template_says_every_order_of_the_signs_in_words_of_its_own(operat
         assert parse(text) == expression, text
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.data(), signs)
 def test_any_template_is_read_back_as_the_chain_it_says(data, operators):
     terms = data.draw(st.lists(operands, min_size=len(operators) + 1, max_size=len(operators) + 1))

@@ -37,13 +37,13 @@ def test_the_sources_example_is_printed_and_read_as_it_stands():
     assert [step.result for step in program.trace()] == [56, 20]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(programs())
 def test_what_is_printed_is_read_back(program):
     assert Program.read(program.text) == program
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(chains)
 def test_a_chain_becomes_a_program_and_comes_back(expression):
     program = Program.from_expression(expression)
@@ -54,7 +54,7 @@ def test_a_chain_becomes_a_program_and_comes_back(expression):
     assert sorted(signed) == sorted(re.findall(r"[+-]\d+", expression.structure_key))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(programs())
 def test_meaning_gives_the_answer_and_execution_agrees_with_python(program):
     names = {}
@@ -64,7 +64,7 @@ def test_meaning_gives_the_answer_and_execution_agrees_with_python(program):
     assert sum(n * times * (1 if sign == "+" else -1) for sign, n, times in program.meaning) == names[program.answer]
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(programs(), st.data())
 def test_a_damaged_program_is_read_exactly_or_refused_with_its_place(program, data):
     text = program.text
@@ -80,7 +80,7 @@ def test_a_damaged_program_is_read_exactly_or_refused_with_its_place(program, da
         assert 1 <= column <= len(lines[line - 1]) + 1
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.text())
 def test_other_text_is_refused_with_its_place(text):
     with pytest.raises(ValueError, match="line 1, column"):

@@ -35,7 +35,7 @@ def test_a_table_is_written_sorted_with_six_digits_and_lf(tmp_path):
     ]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0, 1, allow_nan=False), min_size=1, max_size=8), st.randoms())
 def test_reading_and_writing_again_gives_the_same_bytes_in_any_order(tmp_path_factory, values, shuffle):
     folder = tmp_path_factory.mktemp("results")

@@ -85,7 +85,7 @@ def test_every_step_gets_the_numbers_that_the_steps_before_it_gave():
     assert s.notes == ()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_answers_and_flags_are_those_of_running_the_program(data):
     terms = data.draw(st.lists(st.integers(0, 100), min_size=2, max_size=5))

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redlib import figures, sparse
@@ -25,7 +25,6 @@ def test_the_examples_of_the_source_with_and_without_the_router(example, saved, 
     assert sparse.sparse_savings_with_router(*example) == counted
 
 
-@settings(deadline=None)
 @given(layers)
 def test_the_saving_is_one_minus_the_active_share_whatever_the_dimensions(layer):
     E, k, _, d_out = layer
@@ -67,7 +66,6 @@ def test_the_view_counts_operations_by_hand():
     assert rows["saved"].iloc[3] == round(100 * (1 - (2 * one + router) / one), 1) < 0
 
 
-@settings(deadline=None)
 @given(layers)
 def test_against_one_plain_layer_sparse_experts_never_save(layer):
     plain = sparse.view(*layer).set_index("comparison")["saved"]

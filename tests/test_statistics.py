@@ -24,7 +24,6 @@ def test_wilson_is_the_score_interval_worked_out_by_hand():
     assert wilson(k, n) == pytest.approx((middle - half, middle + half), abs=1e-6)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_holds_the_proportion_and_stays_in_its_bounds(case):
     k, n = case
@@ -131,7 +130,7 @@ def test_strata_keep_their_share_in_every_resample():
     assert np.ptp(loose.draws) > 0
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.integers(2, 6))
 def test_macro_f1_agrees_with_scikit_learn_over_the_labels_present(seed, labels):
     rng = np.random.default_rng(seed)

@@ -31,7 +31,7 @@ def parts(seed=0, K=3, hidden=0, dtype=torch.float32):
     return {name: part.to(dtype) for name, part in made.items()}
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 3))
 @torch.no_grad()
 def test_the_largest_weights_are_kept_in_proportion(seed, k):

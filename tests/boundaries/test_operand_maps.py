@@ -33,7 +33,7 @@ def test_a_population_has_every_ordered_pair_exactly_once_in_every_wording(task,
     st.integers(0, 8),
     st.integers(2, 20),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_pairs_are_all_those_whose_result_is_a_label(first, width, lo, span):
     space, operands = LabelSpace(lo, lo + span, (lo + 1,)), (first, first + width)
     terms = range(first, first + width + 1)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from known_answers import SPACE, TWO, answers, whole
 
@@ -18,7 +18,6 @@ from redlib.statistics import CurveResampler, interval
 
 
 @given(st.integers(2, 7), st.lists(st.floats(0, 1), min_size=2, max_size=40))
-@settings(deadline=None)
 def test_a_handing_over_that_never_turns_has_the_variation_of_the_ideal_step_however_gradual(K, places):
     at = np.sort([0.0, 1.0, *places]) * (K - 1)  # a position between range 0 and range K-1 that only moves up
     for position in range(K):  # passes through every range on its way
@@ -31,7 +30,6 @@ def test_a_handing_over_that_never_turns_has_the_variation_of_the_ideal_step_how
 
 
 @given(st.integers(2, 5), st.integers(2, 30), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_no_curve_varies_less_than_its_ends_are_apart(K, V, seed):
     curve = np.random.default_rng(seed).dirichlet(np.ones(K), V)
     assert variation(curve) >= np.abs(curve[-1] - curve[0]).sum() / 2 - 1e-9

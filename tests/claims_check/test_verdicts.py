@@ -48,7 +48,7 @@ def test_a_row_without_an_interval_is_a_point_and_an_unknown_rule_is_an_error():
         compare(one_row(0.65, 0.6, 0.7), {}, "near", 1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 1), min_size=3, max_size=3), st.floats(0, 1))
 def test_above_and_below_are_opposites_and_equal_is_not_below_the_number(ends, number):
     low, value, high = sorted(ends)

@@ -19,7 +19,7 @@ sizes = st.builds(
 # ---- methods -----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(sizes)
 def test_closed_forms_are_what_the_real_modules_have_and_do(s):
     assume(s.C >= s.K)
@@ -30,7 +30,7 @@ def test_closed_forms_are_what_the_real_modules_have_and_do(s):
         assert cost.method_cost(name, s) == cost.counted(name, s, made), name
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(sizes)
 def test_skipping_what_is_idle_never_costs_more_and_red_has_nothing_to_skip(s):
     for name in cost.NAMES:
@@ -75,7 +75,6 @@ def test_unknown_methods_formulas_and_backbones_are_refused_with_the_valid_names
 # ---- formulas ----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(st.integers(1, 4096), st.integers(1, 5000), st.integers(1, 64))
 def test_break_even_ranks_are_those_of_the_algebra(d, C, K):
     assert cost.break_even("red/4.10", d, C, K) == pytest.approx(d * C / (d + C))
@@ -83,7 +82,6 @@ def test_break_even_ranks_are_those_of_the_algebra(d, C, K):
     assert cost.break_even("red/public", d, C, K) == pytest.approx((K - 1) * d * C / (K * (d + C)), abs=1e-9)
 
 
-@settings(deadline=None)
 @given(
     st.integers(2, 2048),
     st.integers(2, 500),
@@ -103,7 +101,6 @@ def test_the_break_even_ranks_at_the_shape_of_the_source():
     assert cost.rank_for("red/4.4", 10, 1024, 99, 5) < 0, "its classifier alone is more than a tenth of the mixture"
 
 
-@settings(deadline=None)
 @given(sizes)
 def test_formulas_are_the_closed_forms_of_linear_routers_without_biases(s):
     linear = Sizes(s.d, s.C, s.K, s.r, hidden=0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redlib import claims, config, cost, figures, models, results, study
@@ -11,7 +11,6 @@ from redlib.cost import Sizes
 from redlib.study import cost_tables, task1
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12))
 def test_the_front_is_who_nobody_beats(points):
     frame = pd.DataFrame(points, columns=["parameters", "value"])

@@ -15,7 +15,7 @@ def spell(bone, grammar, program):
     return [*grammar.places(bone.encode([program.text])[0]), grammar.end]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.data())
 def test_every_valid_program_is_in_the_grammar_and_reads_back(tiny, grammar, data):
     program = programs_of(data.draw)
@@ -27,7 +27,7 @@ def test_every_valid_program_is_in_the_grammar_and_reads_back(tiny, grammar, dat
     assert Program.read(grammar.text(tiny, tokens)) == program
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.randoms(use_true_random=False))
 def test_every_way_through_the_grammar_is_a_valid_program(tiny, grammar, random):
     state, tokens = START, []
@@ -93,7 +93,7 @@ def test_there_are_no_programs_about_too_few_too_many_or_too_large_numbers(gramm
         grammar.grounded(numbers)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, LARGEST), min_size=2, max_size=MOST + 1), st.randoms(use_true_random=False))
 def test_every_way_through_a_grounded_grammar_reads_every_number_once(tiny, grammar, numbers, random):
     grounded = grammar.grounded(numbers)

@@ -36,7 +36,7 @@ def test_every_error_has_one_kind(predicted, kind):
     assert errors.kind(predicted, chain("12 + 5 - 9")) == kind
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.data())
 def test_kinds_cover_all_pairs_of_programs_and_only_equals_are_right(data):
     gold, predicted = programs_of(data.draw), programs_of(data.draw)

@@ -41,7 +41,7 @@ def test_only_what_is_asked_is_computed_and_it_is_the_same(tiny, records):
     torch.testing.assert_close(some, whole[asked], rtol=1e-5, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=4), st.integers(0, 99))
 def test_kept_keys_and_values_stand_for_the_tokens_before(tiny, records, cuts, seed):
     texts = records["expr"].iloc[seed * 3 : seed * 3 + len(cuts)].tolist()

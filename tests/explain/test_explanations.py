@@ -118,7 +118,7 @@ def test_the_nearest_training_structures_are_those_with_the_smallest_change(expl
     assert explainer.explain("how many?").seen is None
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(2, 50), st.integers(2, 50)), min_size=1, max_size=30), st.integers(2, 50))
 def test_nearness_is_the_least_change_over_all_pairings(pairs, a):
     seen = Structures.of(Expression(pair, ("+",)).structure_key for pair in pairs)

@@ -67,7 +67,7 @@ def test_noise_has_the_length_asked_for_and_repeats(explainer):
     np.testing.assert_array_equal(after.experts[1].contribution, before.experts[1].contribution)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     weights=st.lists(st.floats(0, 1), min_size=K, max_size=K),
     drop=st.sets(st.sampled_from(NAMES)),

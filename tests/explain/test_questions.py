@@ -99,7 +99,7 @@ def test_the_longest_text_that_is_allowed_is_answered(explainer):
     assert explainer.explain(text).answer.value in LABELS.values
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.text(min_size=1, max_size=40).filter(str.strip))
 def test_no_text_is_a_stack_trace(explainer, text):
     e = explainer.explain(text)

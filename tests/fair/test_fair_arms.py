@@ -146,7 +146,7 @@ def test_an_arm_answers_what_a_direct_computation_does(name):
     torch.testing.assert_close(model(x).logits, directly(arm, parts, x, scale), rtol=1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from([name for name in ARMS if ARMS[name].weights != "all"]), st.integers(0, 10_000))
 @torch.no_grad()
 def test_with_weights_that_sum_to_one_an_arm_is_the_mixture_of_its_experts_logits(name, seed):

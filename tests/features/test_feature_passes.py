@@ -49,7 +49,7 @@ def test_features_are_those_of_each_text_by_itself(way, family, tiny, texts, mon
         _close(computed[point], np.stack([found[point] for found in direct]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(TEXT, min_size=1, max_size=30), st.sampled_from([8, 33, 64, 1024]))
 def test_packed_equals_plain_whatever_the_texts_and_the_strips(texts, strip):
     model = the_tiny()

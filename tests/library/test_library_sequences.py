@@ -207,7 +207,6 @@ def test_every_sequence_of_operations_keeps_the_invariants(tmp_path):
     checks = settings(
         max_examples=SEQUENCES,
         stateful_step_count=5,
-        deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -18,7 +18,7 @@ from redlib.modules import files
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_flipped_byte_anywhere_is_refused(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("m") / "m.safetensors"
     modules.save(path, {"classifier": LinearBank([0], D, LABELS.C)}, PASSPORT)

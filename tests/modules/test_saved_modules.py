@@ -73,7 +73,7 @@ def test_tuned_layers_come_back_on_their_own_backbone_in_half_the_bits_with_the_
 
 
 @given(st.dictionaries(st.sampled_from(["note", "subset", "profile"]), st.text() | st.integers() | st.none()))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_passport_comes_back_as_it_was(tmp_path_factory, more):
     path = tmp_path_factory.mktemp("m") / "m.safetensors"
     modules.save(path, {"classifier": LinearBank([0], D, LABELS.C)}, PASSPORT | more)

@@ -24,7 +24,7 @@ def test_the_capacities_at_a_budget_of_three_tenths_are_the_known_ones():
     assert np.round(nested.capacities(0.3), 3).tolist() == [0.414, 0.321, 0.194, 0.071]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.floats(0.2, 0.9), st.sampled_from([(0.125, 0.25, 0.5, 1.0), (0.25, 0.5, 1.0), (1 / 6, 1 / 3, 1 / 2, 1.0)]))
 def test_capacities_are_what_a_general_optimiser_finds(budget, shares):
     budget = max(budget, shares[0] + 0.02)
@@ -43,7 +43,6 @@ def test_capacities_are_what_a_general_optimiser_finds(budget, shares):
     np.testing.assert_allclose(found, best.x, atol=2e-3)
 
 
-@settings(deadline=None)
 @given(budgets, st.integers(1, 300))
 def test_each_width_but_the_smallest_gets_exactly_the_floor_of_its_share_of_the_tokens(budget, tokens):
     c = nested.capacities(budget)
@@ -100,7 +99,7 @@ def test_shapes_that_do_not_fit_together_are_refused(wrong, said):
 # ---- routing -----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), budgets, st.integers(1, 40))
 def test_every_token_goes_to_exactly_one_expert_and_large_ones_choose_first(seed, budget, tokens):
     p = torch.from_numpy(np.random.default_rng(seed).dirichlet(np.ones(4), (2, tokens)))

@@ -139,7 +139,7 @@ def test_outputs_of_groups_can_be_weighted_and_nothing_else():
         nested.Grouped(SMALL, "summed")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(2, 13), st.integers(1, 9), st.integers(0, 99))
 def test_merging_keeps_the_sum_of_all_tokens(n, most, seed):
     x = torch.from_numpy(np.random.default_rng(seed).standard_normal((2, n, 3)))

@@ -17,7 +17,7 @@ from redlib.study.red_plus import beyond as red_plus_beyond
 from redlib.study.red_plus import inside as red_plus_inside
 from redlib.study.red_plus.partitions import partitions
 
-quick = settings(deadline=None, max_examples=25)
+quick = settings(max_examples=25)
 LABELS = LabelSpace()
 
 

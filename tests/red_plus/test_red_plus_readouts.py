@@ -11,7 +11,7 @@ from redlib import models
 from redlib.expressions import LabelSpace
 from redlib.models import DigitBank, FourierBank, FourierReadout
 
-quick = settings(deadline=None, max_examples=25)
+quick = settings(max_examples=25)
 PERIODS = st.lists(st.integers(2, 250), min_size=1, max_size=6)
 LABELS = LabelSpace()
 

@@ -131,7 +131,7 @@ def test_selective_accuracy_answers_the_most_confident_rows_first():
     assert [found[c, "right"].overall().value for c in (0.25, 0.5, 0.75)] == pytest.approx([1, 1, 2 / 3])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(0, 5))
 def test_accepted_rows_grow_with_coverage_whatever_the_ties(n, twentieths, seed):
     score = np.random.default_rng(seed).integers(0, 3, n)

@@ -73,7 +73,7 @@ def test_one_expert_with_all_the_weight_answers_alone():
         torch.testing.assert_close(alone, experts.logits[k], atol=1e-4, rtol=1e-4)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_residual_fusion_and_the_mixture_of_the_same_experts_agree_under_any_weights(seed):
     residual, mixed = opened(seed=seed % 7)[0], opened("moe_same_experts", seed=seed % 7)[0]
@@ -86,7 +86,7 @@ def test_a_method_without_a_router_over_experts_is_refused():
         routing.open_experts(models.assemble("global_head", SPACE, red()), torch.zeros(2, 8))
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.floats(0.3, 8))
 def test_the_best_mixture_is_the_best_that_another_solver_finds(seed, scale):
     draw = torch.Generator().manual_seed(seed)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lineups import LINEUP, by_name, ids_of, lively
 
@@ -37,7 +37,6 @@ def test_metrics_on_a_clock_with_known_times():
     assert set(found.metrics()) == set(serving.MEASURED)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.001, 10), min_size=2, max_size=20), st.integers(1, 64))
 def test_first_token_and_steps_add_up_to_the_whole(gaps, batch):
     times = tuple(np.cumsum(gaps).tolist())

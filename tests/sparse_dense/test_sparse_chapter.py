@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lineups import LINEUP
 
@@ -64,7 +64,6 @@ def test_the_cheapest_that_fits_and_is_good_is_recommended():
     assert "no model with a measured loss fits" in recommend.said(nothing, 8, 0.5, 3.6)
 
 
-@settings(deadline=None)
 @given(st.floats(0.01, 100), st.floats(0.1, 10), st.floats(0.1, 10))
 def test_the_price_never_changes_the_choice_and_what_is_chosen_fits(limit, price, other):
     table, again = (recommend.recommend(OPTIONS, 8, limit, given) for given in (price, other))

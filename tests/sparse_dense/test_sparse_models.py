@@ -16,7 +16,7 @@ from redlib.sparse import designs, models, quantised
 # ---- counts ------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(st.sampled_from(designs.KINDS), st.integers(1, 3), st.integers(1, 2), st.integers(1, 4), st.data())
 def test_parameters_and_flops_in_closed_form_are_those_of_the_modules(kind, eights, layers, experts, data):
     experts = 1 if kind == "dense" else experts

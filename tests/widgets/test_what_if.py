@@ -124,7 +124,7 @@ def test_weights_that_are_not_kept_at_one_stay_where_they_are_put(what_if):
     assert what_if.intervention.weights == pytest.approx((1 / K,) * K)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     weights=st.lists(st.floats(0, 1), min_size=2, max_size=7),
     moved=st.none() | st.integers(0, 6),
@@ -154,7 +154,7 @@ def test_rebalanced_weights_are_weights_and_locked_ones_stay(weights, moved, loc
 # ---- how wrong the route may be ----------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     a=st.integers(2, 50),
     b=st.integers(2, 50),
