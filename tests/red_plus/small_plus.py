@@ -2,8 +2,10 @@
 
 import torch
 
+from redlib import results
 from redlib.expressions import LabelSpace
 from redlib.models import FourierBank, MLPBank, ResidualExperts
+from redlib.study import table
 
 WORTH = {
     "task1.rows": 250,
@@ -31,6 +33,13 @@ USES = {
     "bootstrap": 10,
 }
 LABELS, WIDTH = LabelSpace(), 8
+
+
+def made(profile, name):
+    """A table, made and found tidy."""
+    found = table(profile, name, say=lambda line: None)
+    results.validate(found)
+    return found
 
 
 def plus_parts(base, K=LABELS.K, trained=True):

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_plus import WORTH
+from small_plus import WORTH, made
 
 from redlib import config, evaluation, figures, models, results
 from redlib.expressions import Expression, LabelSpace
-from redlib.study import red_plus, table
+from redlib.study import red_plus
 from redlib.study.red_plus import beyond as red_plus_beyond
 from redlib.study.red_plus import inside as red_plus_inside
 from redlib.study.red_plus.partitions import partitions
@@ -24,12 +24,6 @@ LABELS = LabelSpace()
 @pytest.fixture
 def profile(cache):
     return config.load("smoke", WORTH)
-
-
-def made(profile, name):
-    found = table(profile, name, say=lambda line: None)
-    results.validate(found)
-    return found
 
 
 # ---- beyond the training domain ----------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from small_plus import WORTH
+from small_plus import WORTH, made
 
 from redlib import config, evaluation, figures, modules, results
-from redlib.study import red_plus, table
+from redlib.study import red_plus
 from redlib.study.grouped import lined_up, shares
 from redlib.study.red_plus import factors as red_plus_factors
 from redlib.study.red_plus import parts as red_plus_parts
@@ -17,12 +17,6 @@ from redlib.study.red_plus import parts as red_plus_parts
 @pytest.fixture
 def profile(cache):
     return config.load("smoke", WORTH)
-
-
-def made(profile, name):
-    found = table(profile, name, say=lambda line: None)
-    results.validate(found)
-    return found
 
 
 # ---- shares and onsets -------------------------------------------------------------------------------------------

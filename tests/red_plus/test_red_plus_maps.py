@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from small_plus import USES
+from small_plus import USES, made
 
 from redlib import config, evaluation, results
 from redlib.features import Point
-from redlib.study import red_plus, table
+from redlib.study import red_plus
 from redlib.study.data import feature_set
 from redlib.study.population import answers, population_stage
 from redlib.study.red_plus import maps as red_plus_maps
@@ -38,7 +38,7 @@ def test_a_population_is_answered_as_the_trained_method_answers_its_texts(profil
 
 
 def test_maps_and_curves_hold_red_plus_beside_the_others_on_the_same_pairs(profile):
-    curves, shapes, maps = (table(profile, f"red_plus_{name}", say=quiet) for name in ("sweep", "smoothness", "maps"))
+    curves, shapes, maps = (made(profile, f"red_plus_{name}") for name in ("sweep", "smoothness", "maps"))
     assert set(curves["method"]) == set(red_plus_maps.CURVES)
     assert set(shapes["method"]) == {*red_plus_maps.PLUS, *red_plus_maps.BESIDE}
     assert set(maps["metric"]) == set(red_plus_maps.MAPS)
@@ -53,8 +53,8 @@ def test_maps_and_curves_hold_red_plus_beside_the_others_on_the_same_pairs(profi
 
 
 def test_uncorrupted_routes_give_the_accuracy_of_the_predictions(profile):
-    attacked = table(profile, "red_plus_robustness", say=quiet)
-    said = table(profile, "red_plus", say=quiet)
+    attacked = made(profile, "red_plus_robustness")
+    said = made(profile, "red_plus")
     for task in red_plus.TASKS:
         start = results.select(attacked, task=task, method="red_plus", corruption="wrong", metric="value_accuracy")
         start = start[start["strength"] == 0]["value"].item()

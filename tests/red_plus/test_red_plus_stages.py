@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from small_plus import made
 from torch import nn
 
 from redlib import config, figures, models, modules, results, study
 from redlib.expressions import LabelSpace
 from redlib.models import LinearBank
-from redlib.study import methods, red_plus, table
+from redlib.study import methods, red_plus
 from redlib.study.data import open_backbone
 from redlib.study.red_plus import parts as red_plus_parts
 
@@ -190,8 +191,7 @@ def test_the_learning_rate_rises_to_its_whole_and_falls_to_nothing():
 
 
 def test_the_tables_hold_base_whole_and_controls_of_the_same_rows_and_add_up(profile):
-    found = table(profile, "red_plus", say=lambda line: None)
-    results.validate(found)
+    found = made(profile, "red_plus")
     for task, splits in (("task1", {"structure"}), ("task2", {"structure", "phrasing"})):
         mine = found[found["task"] == task]
         assert set(mine["split"]) == splits
@@ -217,13 +217,13 @@ def test_accuracies_of_the_table_are_those_of_the_predictions(profile):
     s = red_plus.setting(profile, "task1", "structure")
     said = pd.read_parquet(red_plus.predictions_stage(s).run(lambda line: None) / "predictions.parquet")
     said = said[(said["part"] == "test") & (said["method"] == "red_plus") & (said["seed"] == 1)]
-    found = table(profile, "red_plus", say=lambda line: None)
+    found = made(profile, "red_plus")
     row = results.select(found, task="task1", method="red_plus", seed="1", group="all", metric="range_accuracy")
     assert row["value"].item() == pytest.approx((said["range"] == said["predicted_range"]).mean(), abs=1e-5)
 
 
 def test_the_curves_have_every_part_and_epoch(profile):
-    curves = table(profile, "red_plus_curves", say=lambda line: None)
+    curves = made(profile, "red_plus_curves")
     assert set(curves["method"]) == {"red_plus base", "red_plus expert", "red_plus router"}
     experts = curves[(curves["method"] == "red_plus expert") & (curves["task"] == "task1")]
     assert set(experts["epoch"]) == {1, 2}
@@ -249,7 +249,7 @@ def test_a_readout_of_other_periods_is_another_part_on_disk(setting):
 
 
 def test_a_line_a_method_and_a_mark_a_split_are_drawn_with_names(profile):
-    found = table(profile, "red_plus", say=lambda line: None)
+    found = made(profile, "red_plus")
     fig = figures.draw_red_plus(found, profile="smoke", note=figures.NO_EVIDENCE)
     (first, *_), panels = fig.axes, fig.axes
     assert len(panels) == 4
@@ -262,7 +262,7 @@ def test_a_line_a_method_and_a_mark_a_split_are_drawn_with_names(profile):
 
 
 def test_the_onset_has_a_line_a_split_through_every_epoch(profile):
-    curves = table(profile, "red_plus_curves", say=lambda line: None)
+    curves = made(profile, "red_plus_curves")
     first, second = figures.draw_onset(curves, profile="smoke").axes
     assert (len(first.lines), len(second.lines)) == (1, 2)
     assert list(first.lines[0].get_xdata()) == [1, 2]

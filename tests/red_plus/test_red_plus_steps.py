@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_plus import LABELS, USES, WIDTH, plus_parts
+from small_plus import LABELS, USES, WIDTH, made, plus_parts
 
 from redlib import backbone, config, evaluation, features, results
 from redlib.expressions import OPERATORS
 from redlib.features import Point
 from redlib.models import NetworkBase
 from redlib.models.executors import PLUS_EXECUTORS, executor
-from redlib.study import execution, operations, red_plus, table
+from redlib.study import execution, operations, red_plus
 from redlib.study.red_plus import parts as red_plus_parts
 from redlib.study.red_plus import steps as red_plus_steps
 
@@ -57,8 +57,7 @@ def test_light_layers_are_refused_for_single_steps():
 
 
 def test_both_kinds_of_executors_do_the_same_programs_and_their_differences_add_up(profile):
-    found = table(profile, "red_plus_execution", say=quiet)
-    results.validate(found)
+    found = made(profile, "red_plus_execution")
     here = results.select(found, variant="closed/gold", seed="all", group="all", split="structure")
     value = results.select(here, metric="value_accuracy").set_index("method")
     assert set(value.index) == {*PLUS_EXECUTORS, *red_plus_steps.BESIDE}
@@ -81,7 +80,7 @@ def test_single_steps_are_those_of_the_saved_parts(profile):
     now = evaluation.predict(method, torch.from_numpy(x), s.labels)
     np.testing.assert_allclose(now["confidence"], steps["confidence"], rtol=1e-3)
     np.testing.assert_array_equal(now["router_range"], steps["route"])
-    exact = table(profile, "red_plus_steps", say=quiet)
+    exact = made(profile, "red_plus_steps")
     assert set(exact["method"]) == set(PLUS_EXECUTORS)
     assert results.select(exact, metric="router_accuracy", group="all")["value"].between(0, 1).all()
 
@@ -89,6 +88,6 @@ def test_single_steps_are_those_of_the_saved_parts(profile):
 def test_an_arm_has_the_executors_of_every_stage_and_the_seeds_that_all_have(profile):
     arm = execution.Arm("closed", "closed", "structure")
     stage = red_plus_steps.main_tables(profile)
-    table(profile, "red_plus_execution", say=quiet)
+    made(profile, "red_plus_execution")
     (looks,) = execution.looks(profile, arm, stage)
     assert {*PLUS_EXECUTORS, *execution.METHODS} == set(looks)
