@@ -210,7 +210,7 @@ class Decomposer(Domain):
     seeds: dict[Split, int] = Field({"text": 1, "structure": 1, "phrasing": 1}, description="planners by split")
     max_operations: int = Field(4, gt=0, description="steps of a program, at most")
     largest: int = Field(100, gt=0, description="the largest number that a program may hold")
-    training: PlannerTraining = PlannerTraining(lr=1e-3, max_epochs=10, patience=10, monitor="accuracy")
+    training: PlannerTraining = PlannerTraining(lr=1e-3, max_epochs=6, patience=6, monitor="accuracy")
 
 
 class Sparse(Config):
