@@ -4,8 +4,9 @@ import nbformat
 import pandas as pd
 import pytest
 
-from redlib import config, figures, paths, study
-from redlib.study.answers import ANSWERS, WAITING, answer, answers, short
+from redlib import claims, config, figures, paths, results, study
+from redlib.study import task1
+from redlib.study.answers import ANSWERS, WAITING, answer, answers, programs, short
 from redlib.study.answers.reading import Tables, hold
 from redlib.study.notebooks import NOTEBOOKS
 from redlib.study.tables import table
@@ -88,7 +89,7 @@ def record():
 @by_notebook
 def test_an_answer_reads_tables_of_its_own_notebook_and_waits_only_for_these(notebook, record):
     said, asked = record
-    assert asked[notebook.name] <= set(notebook.tables)
+    assert asked[notebook.name] <= {*notebook.tables, *notebook.optional}
     there = [name for name in notebook.tables if (RECORD / f"{name}.csv").is_file()]
     if len(there) == len(notebook.tables):
         assert notebook.name in said
@@ -130,6 +131,14 @@ def test_shares_of_the_operand_map_and_counts_of_claims_are_those_of_the_committ
     assert f"reproduced {verdicts['reproduced']}, exceeded {verdicts['exceeded']}, " in said["25_claims"]
 
 
+def test_conclusions_that_hold_without_an_interval_are_counted(record):
+    scores, bias = (results.read(RECORD / f"{name}.csv") for name in ("task1", "task1_bias"))
+    found = claims.verdicts(scores, bias, task1.labels(config.load("record")))
+    bare = found["test"].str.contains("no interval") & (found["verdict"] == claims.HOLDS)
+    assert 0 < bare.sum() < (found["verdict"] == claims.HOLDS).sum()
+    assert f"; {bare.sum()} of those that hold have no interval." in record[0]["08_task1_results"]
+
+
 def test_rivals_of_nested_experts_are_named_where_there_are_any(record):
     frames = {
         name: pd.read_csv(RECORD / f"{name}.csv", dtype={"seed": str})
@@ -159,6 +168,37 @@ def mixture(sign):
     yield line(0.5 + 0.2 * sign, method="red", metric="router_accuracy")
     yield line(0.5, method="softmax_moe", metric="router_accuracy")
     yield line(0.1, method="softmax_moe", metric="value_accuracy")
+
+
+def probes(sign):
+    at = {"variant": "additions", "layer": config.load("record").chosen.layer, "site": "pooled", "metric": "accuracy"}
+    for target, method in (("first_operand", "linear"), ("value", "linear"), ("value", "mlp")):
+        yield line(0.5, target=target, method=method) | at
+
+
+def links(sign):
+    for target in ("tens_digit", "units_digit", "range"):
+        yield line(0.2 * sign, target=target, metric="value_link")
+
+
+def changes(sign):
+    for task in ("task1", "task2"):
+        own = {"task": task, "x": 0, "changed": "nothing", "reference": "", "metric": "value_accuracy"}
+        yield line(0.4) | own
+        own |= {"x": 1, "changed": "pooling=last", "reference": "chosen", "metric": "value_accuracy_change"}
+        yield line(0.2 * sign) | own | {"variant": "chosen/pooling=last"}
+
+
+def one_expert(sign):
+    yield line(0.1 * sign, variant="chosen/same=rank", method="K=1", metric="value_accuracy_change")
+
+
+def exchanged(sign):
+    yield line(-0.3, method="remove_R1", group="R1", metric="value_accuracy_change")
+    for name in ("seed", "chains"):
+        yield line(0.1 * sign, method=f"replace_{name}", metric="value_accuracy_change")
+    yield line(0.0, method="add_minus_refit", metric="value_accuracy_change")
+    yield line(0.5, variant="chosen/questions=minus", method="add_minus_refit", metric="value_accuracy")
 
 
 def smoothness(sign):
@@ -210,6 +250,24 @@ CASES = {  # notebook: its made-up tables, and what is said where RED (or the sp
         "the mixture is smoother. In needless flips of the most probable range along rows of the operand map, RED is a",
         "no measurable difference. In needless flips",
     ),
+    "13_where_the_arithmetic_is": (
+        {"arithmetic_probes": probes, "arithmetic_agreement": links},
+        "RED's value is right more often where a linear probe is right about the tens digit (0.200 [0.190, 0.210]",
+        "RED's value is right less often where a linear probe is right about the tens digit (-0.200 [-0.210, -0.190]",
+        "RED's errors do not measurably follow linear probes of the tens digit (0.000 [-0.010, 0.010], n = 100)",
+    ),
+    "18_modularity": (
+        {"modularity": exchanged},
+        "Of 2 other experts in the place of one, none is measurably worse and 2 are better",
+        "Of 2 other experts in the place of one, 2 are measurably worse and none is better",
+        "Of 2 other experts in the place of one, none is measurably worse and none is better",
+    ),
+    "19_ablations": (
+        {"ablations": changes, "modularity_ranges": one_expert},
+        "texts, on unseen sums none costs anything measurable, *last token* gains most, 0.200 [0.190, 0.210]; 0 of 1",
+        "texts, on unseen sums *last token* costs most, -0.200 [-0.210, -0.190]; 0 of 1 changes are not measurable",
+        "texts, on unseen sums none costs anything measurable; 1 of 1 changes are not measurable",
+    ),
     "20_red_plus": (
         {"red_plus": plus},
         "on unseen chains `red_plus` is above its base by 0.200",
@@ -234,6 +292,13 @@ def test_the_opposite_numbers_give_the_opposite_sentence(name):
         assert not [other for other in expected if other != words and other in said]
 
 
+def test_one_expert_with_more_texts_is_told_where_it_was_measured(monkeypatch):
+    tables = {"ablations": list(changes(1)), "modularity_ranges": list(one_expert(1))}
+    for there in (True, False):
+        monkeypatch.setattr(programs, "available", lambda profile, name, there=there: there)
+        assert ("one expert for everything is above RED by 0.100" in tell("19_ablations", **tables)) == there
+
+
 def test_verdicts_are_counted_in_whole_words():
     found = pd.DataFrame({"verdict": ["holds", "does not hold", "does not hold", "undecided"]})
     assert hold(found) == "1 holds, 2 do not and 1 is undecided"
@@ -242,9 +307,12 @@ def test_verdicts_are_counted_in_whole_words():
 
 def test_the_claims_are_counted_by_verdict():
     made = pd.DataFrame({"kind": ["number", "contradiction"], "verdict": ["reproduced", "contradicted"]})
+    made = made.assign(document=["main", "savings"])
     said = tell("25_claims", verdicts=made)
     assert said.startswith("Of 2 claims 2 could be tested: reproduced 1, ")
-    assert said.endswith("Of the contradicted ones 1 are places where the source contradicts itself.")
+    assert said.endswith(
+        "Of the contradicted ones 1 are places where a document contradicts itself; 1 of all are the source's, on RED."
+    )
 
 
 # ---- what is not there -------------------------------------------------------------------------------------------
@@ -255,7 +323,7 @@ def test_a_record_without_a_table_is_said_by_the_table_and_waits_in_the_list(tmp
     profile = config.load("record")
     with pytest.raises(FileNotFoundError, match="the record has no table 'task1'"):
         answer(profile, "07_red")
-    made = pd.DataFrame({"kind": ["number"], "verdict": ["exceeded"]})
+    made = pd.DataFrame({"kind": ["number"], "verdict": ["exceeded"], "document": ["main"]})
     said = answers(profile, checked=made)
     assert list(said) == list(ANSWERS)
     assert {name for name, words in said.items() if words != WAITING} == {"25_claims"}

@@ -50,7 +50,7 @@ def assembly(equal: float = 1, cast: float = 0.996, changed: float = 0.001) -> p
     lines = [("closed/single", "value_accuracy", 0.997), ("closed/separate", "equal", equal)]
     lines += [("closed/separate/router=bfloat16", "value_accuracy", cast)]
     lines += [("closed/separate/router=bfloat16", "changed", changed)]
-    return pd.DataFrame(lines, columns=["variant", "metric", "value"]).assign(group="all")
+    return pd.DataFrame(lines, columns=["variant", "metric", "value"]).assign(group="all", split="text")
 
 
 def verdict_of(found: pd.DataFrame, words: str) -> str:
@@ -76,15 +76,20 @@ def test_claims_fail_where_the_numbers_say_otherwise():
     assert verdict_of(weak, "errors compound") != claims.HOLDS
 
 
-def test_the_whole_system_in_other_precisions_is_judged_where_a_planner_was_cast():
-    ends = {"closed/single": 0.9, "closed/separate/router=bfloat16,planner=bfloat16": 0.85}
+@pytest.mark.parametrize(("cast", "equal", "verdict"), [(0.9, 1, "HOLDS"), (0.85, 1, "FAILS"), (0.9, 0, "FAILS")])
+def test_the_whole_system_is_judged_where_a_planner_was_trained_apart_and_cast(cast, equal, verdict):
+    ends = {"closed/single": 0.9, "closed/separate/router=bfloat16,planner=bfloat16": cast}
     lines = [(variant, "questions", "value_accuracy", value) for variant, value in ends.items()]
-    asked = pd.DataFrame(lines, columns=["variant", "group", "metric", "value"])
+    lines.append(("closed/separate", "planner", "equal", equal))
+    asked = pd.DataFrame(lines, columns=["variant", "group", "metric", "value"]).assign(split="text", n=200)
     found = claims.decomposed_verdicts(scores(), pd.concat([assembly(), asked]))
-    assert verdict_of(found, "planner included") == claims.FAILS
-    asked["value"] = 0.9
-    found = claims.decomposed_verdicts(scores(), pd.concat([assembly(), asked]))
-    assert verdict_of(found, "planner included") == claims.HOLDS
+    assert verdict_of(found, "planner included") == getattr(claims, verdict)
+
+
+def test_parts_trained_apart_are_judged_where_they_were_assembled_alone():
+    found = claims.decomposed_verdicts(scores(), assembly(), split="structure")
+    assert "4.5.5" not in set(found["section"])
+    assert {"4.8.3", "4.8.4", "4.8.5", "4.8.6", "4.9.2"} <= set(found["section"])
 
 
 def test_without_predicted_programs_the_planners_part_is_open():

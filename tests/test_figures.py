@@ -234,6 +234,8 @@ def test_a_value_is_the_only_one_with_its_points_on_all_circles(tables):
     np.testing.assert_allclose(same_digit["score"], 1)
     fig = figures.draw_value_circles(circles)
     assert [ax.get_title() for ax in fig.axes[:2]] == ["period 10", "period 100"]
+    fig = figures.draw_value_circles(figures.value_circles(range(2, 101), (2, 5, 20, 200), 37))
+    assert [ax.get_title() for ax in fig.axes[:2]] == ["period 5", "period 200"]
 
 
 def test_differences_show_the_asked_methods_and_name_an_unknown_one(tables):

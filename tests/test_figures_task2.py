@@ -96,6 +96,21 @@ def test_kinds_are_drawn_in_order_with_their_rows(scores):
     }
 
 
+def test_axes_of_value_accuracy_end_where_the_rows_do_and_those_of_ranges_at_one(scores, transfer):
+    rare = scores.assign(**{name: scores[name] / 10 for name in ("value", "low", "high")})
+    for frame in (scores, rare):
+        drawn = frame[(frame["variant"] == "operations/chosen") & frame["group"].isin(KINDS)]
+        drawn = drawn[(drawn["metric"] == "value_accuracy") & (drawn["part"] == "test") & (drawn["group"] != "ops>1")]
+        end = max(drawn["high"].max(), 0.1)
+        for ax in figures.draw_accuracy_by_kind(frame, "laptop").axes:
+            assert ax.get_xlim() == pytest.approx((-0.03 * end, 1.03 * end))
+        ranges = figures.draw_accuracy_by_kind(frame, "laptop", metric="range_accuracy")
+        assert ranges.axes[0].get_xlim() == pytest.approx((-0.03, 1.03))
+    both = figures.draw_transfer(transfer.assign(high=transfer["high"] / 10, value=transfer["value"] / 10), "laptop")
+    assert both.axes[0].get_xlim()[1] < 0.12
+    assert both.axes[-1].get_xlim()[1] == pytest.approx(1.03)
+
+
 def test_a_definition_without_a_split_is_said_to_be_untrained(scores):
     fig = figures.draw_definitions(scores, "laptop")
     assert [text.get_text() for text in fig.axes[2].texts] == ["n = 171", "not trained", "n = 171"]

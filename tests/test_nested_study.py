@@ -193,7 +193,7 @@ def test_every_figure_is_drawn_from_the_tables(tables, profile, tmp_path):
         assert all(path.stat().st_size > 3000 for path in figures.save(fig, tmp_path, name))
     for name in ("accuracy", "clock"):
         labels = [text.get_text() for text in made[name].legends[0].get_texts()]
-        assert {"nested experts", "plain, fewer features", "grouped (the source)"} <= set(labels)
+        assert {"nested experts", "plain, fewer features", "grouped (the nested document)"} <= set(labels)
 
 
 # ---- verdicts ----------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def verdict(found, claim):
     return found[found["claim"].str.startswith(claim)]["verdict"].iloc[0]
 
 
-def test_every_advantage_of_the_source_has_a_verdict_that_follows_the_numbers(tables):
+def test_every_advantage_of_the_document_has_a_verdict_that_follows_the_numbers(tables):
     scores, routes, speeds = (tables[name] for name in ("nested", "nested_routing", "nested_speed"))
     found = claims.nested_verdicts(scores, routes, speeds, 0.3)
     for name, words in claims.ADVANTAGES.items():
@@ -223,7 +223,7 @@ def test_every_advantage_of_the_source_has_a_verdict_that_follows_the_numbers(ta
     worse = changed(scores, -0.1, -0.15, -0.05, metric="accuracy_minus_same_flops", **of)
     quick = changed(speeds, 2.0, 1.9, 2.1, method="nested", metric="speedup")
     heavy = changed(speeds, 1.2, 1.2, 1.2, method="nested", metric="activation_ratio")
-    seen = changed(routes, 0.9, 0.88, 0.92, metric="mask_auc_width", group="all", **of)
+    seen = changed(routes, 1.0, 0.999, 1.0, metric="mask_auc_width", group="all", **of)
     one, two = claims.nested_verdicts(better, seen, quick, 0.3), claims.nested_verdicts(worse, routes, heavy, 0.3)
     assert verdict(one, "Increased Capacity") == verdict(one, "Improved Throughput") == claims.HOLDS
     assert verdict(one, "Dynamic Adaptation") == claims.HOLDS
@@ -232,6 +232,26 @@ def test_every_advantage_of_the_source_has_a_verdict_that_follows_the_numbers(ta
     far = changed(scores, -0.2, -0.25, -0.15, metric="accuracy_minus_plain", **{**of, "x": 0.5})
     for frame, said in ((close, claims.HOLDS), (far, claims.FAILS)):
         assert verdict(claims.nested_verdicts(frame, routes, speeds, 0.3), "preserved") == said
+
+
+@pytest.mark.parametrize(
+    ("brightness", "contrast", "expected", "words"),
+    [
+        (0.6, 0.65, claims.HOLDS, ("better than the brightness of its patch (0.6", "better than its contrast (0.6")),
+        (0.6, 0.85, claims.FAILS, ("better than the brightness of its patch (0.6", "worse than its contrast (0.8")),
+        (0.7, 0.65, claims.OPEN, ("neither measurably better nor worse than the brightness", "better than its ")),
+    ],
+)
+def test_a_router_has_to_tell_more_of_the_digit_than_its_patch_does(tables, brightness, contrast, expected, words):
+    scores, routes, speeds = (tables[name] for name in ("nested", "nested_routing", "nested_speed"))
+    at = {"method": "nested", "seed": "all", "group": "all", "metric": "mask_auc_width"}
+    routes = changed(routes, 0.7, 0.68, 0.72, x=0.3, **at)
+    for name, auc in {"brightness": brightness, "contrast": contrast}.items():
+        routes = changed(routes, auc, auc, auc, method=name, metric="mask_auc", seed="all")
+    found = claims.nested_verdicts(scores, routes, speeds, 0.3)
+    assert verdict(found, "Dynamic Adaptation") == expected
+    said = claims.beside_patch(routes, results.pick(routes, x=0.3, **at))
+    assert all(clause.startswith(start) for clause, start in zip(said.split(" and "), words, strict=True))
 
 
 def test_verdicts_without_the_variant_are_open_and_without_the_budget_refused(tables):

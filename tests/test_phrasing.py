@@ -113,6 +113,7 @@ def test_any_chain_in_words_or_symbols_is_read_left_to_right(first, rest):
         ("-5 plus 3", "'-5' is not a whole number"),
         ("12 plus -5", "'-5' is not a whole number"),
         ("12 minus minus 5", "'minus 5' is not a whole number"),
+        ("12 then negative 5", "'negative 5' is not a whole number"),
         ("negative 5 plus 3", "'negative 5' is not a whole number"),
         ("3.5 plus 2", r"'3\.5' is not a whole number"),
         ("1,000 plus 3", "'1,000' is not a whole number"),

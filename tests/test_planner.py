@@ -235,6 +235,8 @@ def test_no_row_that_a_planner_was_trained_on_is_asked(profile, cache):
         train = planner.parts_of(records, split, 0)["train"]
         assert not fresh[train].any()
         assert fresh.sum() == len(records) - len(train)
+    held = planner_chains.unseen(records, records, "phrasing", 0)
+    assert np.flatnonzero(held).tolist() == planner.parts_of(records, "phrasing", 0)["test"].tolist()
 
 
 def test_a_planner_from_a_process_of_its_own_is_that_of_this_process_bit_for_bit(profile, cache, predictions):

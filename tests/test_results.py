@@ -153,6 +153,23 @@ def test_the_corner_of_a_table_says_n_where_one_key_decides_it():
     assert results.table(no_key, "method", "split").columns.names == ["split"]
     assert results.table(by_split, ["method", "n"], "split").columns.names == ["split"]
     assert results.table(by_split, "method", "split", n=True).columns.names == ["split"]
+    none = by_split.assign(n=pd.NA)
+    assert results.table(none, "method", ["split", "metric"]).columns.names == ["split", "metric"]
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "words"),
+    [
+        (0.12, 0.1, 0.14, "A is above B by 0.120 [0.100, 0.140]"),
+        (-0.12, -0.14, -0.1, "A is below B by 0.120 [0.100, 0.140]"),
+        (0.004, -0.01, 0.018, "A and B do not differ measurably (0.004 [-0.010, 0.018])"),
+        (0.001, 0.0001, 0.002, "A is above B by 0.001 [0.000, 0.002]"),
+        (-0.000032, -0.000056, -0.000008, "A is below B by 0.00003 [0.00001, 0.00006]"),
+        (0.0000003, 0.0000001, 0.0000004, "A is above B by 0.000000 [0.000000, 0.000000]"),
+    ],
+)
+def test_a_difference_is_said_by_its_interval_and_never_as_zero_if_the_table_shows_more(value, low, high, words):
+    assert results.difference(pd.Series({"value": value, "low": low, "high": high, "n": 9}), "A", "B") == words
 
 
 def test_compare_tells_change_from_noise(tmp_path):

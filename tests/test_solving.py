@@ -270,4 +270,6 @@ def test_what_the_record_lacks_names_the_profiles_that_make_it(tmp_path, monkeyp
     words = solving.refusal(config.load("record"))
     assert "`--profile laptop` trains for about" in words or "is trained already" in words
     assert "`--profile smoke` shows the machinery" in words
+    assert "`--profile full`" in solving.refusal(config.load("record"), "text"), "laptop has no planner of this split"
+    assert "no profile trains both for split 'phrasing'" in solving.refusal(config.load("record"), "phrasing")
     assert not solving.available(config.load("record"))

@@ -1,4 +1,4 @@
-"""Savings of sparse experts: the source's examples, what they leave out, what is refused, and the widget."""
+"""Savings of sparse experts: the note's examples, what they leave out, what is refused, and the widget."""
 
 import threading
 
@@ -20,7 +20,7 @@ layers = st.tuples(st.integers(1, 500), st.integers(1, 500), st.integers(1, 4096
     ("example", "saved", "counted"),
     [(sparse.EXAMPLES[0], 99.8, 99.6), (sparse.EXAMPLES[1], 90.0, 88.4), (sparse.EXAMPLES[2], 87.5, 87.3)],
 )
-def test_the_examples_of_the_source_with_and_without_the_router(example, saved, counted):
+def test_the_examples_of_the_note_with_and_without_the_router(example, saved, counted):
     assert sparse.sparse_savings(*example) == saved
     assert sparse.sparse_savings_with_router(*example) == counted
 
@@ -106,3 +106,14 @@ def test_the_figure_has_a_bar_for_every_comparison_and_layer():
     fig = figures.draw_savings(frame)
     assert len(fig.axes[0].patches) == len(frame)
     assert {text.get_text() for text in fig.axes[0].texts} == {f"{value:.1f}" for value in frame["saved"]}
+
+
+def test_every_bar_is_as_long_as_its_saving_and_its_number_stands_at_its_end():
+    frame = sparse.view(1000, 2, 512, 512).assign(layer="one")
+    ax = figures.draw_savings(frame).axes[0]
+    assert [bar.get_width() for bar in ax.patches] == frame["saved"].tolist()
+    low, high = ax.get_xlim()
+    assert low < frame["saved"].min() < frame["saved"].max() < high
+    places = {text.get_text(): (text.xy[0], text.get_horizontalalignment()) for text in ax.texts}
+    assert places["-295.3"] == (-295.3, "right")
+    assert places["99.8"] == (99.8, "left")

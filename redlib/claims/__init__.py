@@ -5,6 +5,7 @@
 """
 
 from redlib.claims.ablations import ablation_verdicts, ablations_beside
+from redlib.claims.across import bottleneck_verdicts, harder_verdicts, usage_verdicts
 from redlib.claims.beyond import beyond
 from redlib.claims.catalogue import DESCRIBED, DOCUMENTS, KINDS, described
 from redlib.claims.checking import CHECKED, check
@@ -15,7 +16,7 @@ from redlib.claims.epochs import epoch_verdicts
 from redlib.claims.judges import JUDGES, Record
 from redlib.claims.judging import FAILS, HOLDS, OPEN, OTHERS, SURVIVES
 from redlib.claims.modularity import modularity_verdicts
-from redlib.claims.nested import ADVANTAGES, DEPARTURES, nested_verdicts
+from redlib.claims.nested import ADVANTAGES, DEPARTURES, beside_patch, nested_verdicts
 from redlib.claims.reported import COLUMNS, METHODS, METRICS, STATED_LEVELS, beside, load, path, stated_levels
 from redlib.claims.summary import counts, drawn, reason, reasons, waiting
 from redlib.claims.task1 import verdicts
@@ -45,7 +46,9 @@ __all__ = [
     "ablation_verdicts",
     "ablations_beside",
     "beside",
+    "beside_patch",
     "beyond",
+    "bottleneck_verdicts",
     "check",
     "cost_verdicts",
     "counts",
@@ -54,6 +57,7 @@ __all__ = [
     "drawn",
     "epoch_verdicts",
     "executed_beside",
+    "harder_verdicts",
     "kinds",
     "load",
     "modularity_verdicts",
@@ -63,6 +67,7 @@ __all__ = [
     "reasons",
     "stated_levels",
     "task2_verdicts",
+    "usage_verdicts",
     "verdicts",
     "waiting",
 ]

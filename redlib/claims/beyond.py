@@ -13,8 +13,8 @@ Tables = Mapping[str, pd.DataFrame]
 
 
 def beyond(tables: Tables) -> pd.DataFrame:
-    """Sentences on sums, controls, routing and chains (columns FOUND), each with its numbers; those whose table or
-    rows are not on record are left out."""
+    """Sentences on sums, controls, routing, chains and `red_plus` (columns FOUND), each with its numbers; those whose
+    table or rows are not on record are left out."""
     found = []
     for what, notebook, table, say in _QUESTIONS:
         if table in tables:
@@ -71,9 +71,32 @@ def _lengths(rows: pd.DataFrame) -> str:
         for name in ("ops=1", "ops>1")
     )
     return (
-        "where most chains have one operation (new wordings), RED gets the value right in "
+        "where most chains have one operation (split `text`), RED gets the value right in "
         f"{cell(one)} of these and in {cell(several)} of the longer ones"
     )
+
+
+def _steps(rows: pd.DataFrame) -> str:
+    at = AT | {"variant": "closed/gold", "split": UNSEEN, "method": "red", "metric": "value_accuracy"}
+    known, new = (pick(rows, **at | {"group": f"unseen={name}"}) for name in ("none", "all"))
+    return (
+        f"given the steps, RED has the value of {cell(known)} of the programs without a new step right, and of "
+        f"{cell(new)} of those that have new ones alone"
+    )
+
+
+def _plus(task: str, what: str, method: str, other: str) -> Callable[[pd.DataFrame], str]:
+    def say(rows: pd.DataFrame) -> str:
+        row = pick(rows, **AT, task=task, split=UNSEEN, method=method, metric="value_accuracy_below_red_plus")
+        return difference(row, f"on unseen {what} the value accuracy of RED over a base of circles", other)
+
+    return say
+
+
+def _longer(rows: pd.DataFrame) -> str:
+    row = pick(rows, **AT, variant="longer/chosen", method="red_plus", metric="value_accuracy")
+    who = "trained on two to four operations, RED over a base of circles"
+    return f"{who} gets {cell(row, n=True)} of the chains of five and six right"
 
 
 def _questions() -> Iterator[tuple[str, str, str, Callable[[pd.DataFrame], str]]]:
@@ -88,6 +111,12 @@ def _questions() -> Iterator[tuple[str, str, str, Callable[[pd.DataFrame], str]]
     yield "routing", "11_routing", "task1", _wrong
     yield "chains", "09_task2_results", "task2", _chains
     yield "chains", "09_task2_results", "task2", _lengths
+    yield "chains", "17_modular_execution", "execution", _steps
+    own, base = "20_red_plus", "that of its base alone"
+    for task, what in (("task1", "sums"), ("task2", "chains")):
+        yield "our own form", own, "red_plus", _plus(task, what, "red", "that of RED")
+        yield "our own form", own, "red_plus", _plus(task, what, "red_plus_base", base)
+    yield "our own form", own, "red_plus_beyond", _longer
 
 
 _QUESTIONS = tuple(_questions())

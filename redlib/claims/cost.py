@@ -84,6 +84,12 @@ def _flops(costs: pd.DataFrame, curves: pd.DataFrame, space, shortest: float) ->
     ratio = select(costs, method="formula red/4.4", group=f"C={space.C}", metric="experts_over_heads")["value"]
     test = "a residual expert needs fewer FLOPs than a full-rank head"
     yield "4.10.2", "low-rank projections are much cheaper than heads", test, _span(ratio), _holds(ratio.max() < 1)
+    at = {"group": f"C={space.C}", "metric": "extra_flops_counted"}
+    red, alone = (select(costs, method=name, **at).set_index("rank")["value"] for name in ("red", "router_only"))
+    share = 1 - alone / red  # RED without its experts is the router with the global head
+    test = "the experts are more than half of RED's extra FLOPs"
+    said = f"{share.min():.0%} to {share.max():.0%}, by rank"
+    yield "4.10.2", "RED's extra cost is mostly that of its projections", test, said, _holds(share.min() > 0.5)
     shares = select(curves, variant=SOURCE, curve="tokens", group="all layers")
     for section, claim, method, border, tokens in (
         ("4.10.2", "the router costs next to nothing", "router", reported("4.10.2-01"), 1),

@@ -12,6 +12,7 @@ import pandas as pd
 
 from redlib.claims import sparse
 from redlib.claims.ablations import ablation_verdicts, ablations_beside
+from redlib.claims.across import bottleneck_verdicts, harder_verdicts, usage_verdicts
 from redlib.claims.cost import cost_verdicts
 from redlib.claims.decomposed import decomposed_verdicts
 from redlib.claims.epochs import epoch_verdicts
@@ -132,7 +133,20 @@ def _ablations(r: Record, s: Setting) -> pd.DataFrame:
 
 def _epochs(r: Record, s: Setting) -> pd.DataFrame:
     recipe = s["variant"].rpartition("/")[2]
-    return epoch_verdicts(r.tables["task1_epochs"], r.tables["task2_epochs"], s["variant"], recipe, s["split"])
+    both, limit = (r.tables["task1_epochs"], r.tables["task2_epochs"]), r.profile.recipe(recipe).experts.max_epochs
+    return epoch_verdicts(*both, s["variant"], recipe, s["split"], limit)
+
+
+def _harder(r: Record, s: Setting) -> pd.DataFrame:
+    return harder_verdicts(r.tables["task1"], r.tables["task2"], s["variant"], s["split"])
+
+
+def _bottleneck(r: Record, s: Setting) -> pd.DataFrame:
+    return bottleneck_verdicts(r.tables["task2"], r.tables["execution"], s["variant"], s["split"])
+
+
+def _usage(r: Record, s: Setting) -> pd.DataFrame:
+    return usage_verdicts(r.tables["routing"], s["variant"], s["split"])
 
 
 def _nested(r: Record, s: Setting) -> pd.DataFrame:
@@ -161,6 +175,9 @@ JUDGES = {
     "task2": Judge(("task2",), "09_task2_results", _settings_of("task2"), _task2),
     "kinds": Judge(("task2",), "09_task2_results", _settings_of("task2"), _kinds),
     "epochs": Judge(("task1_epochs", "task2_epochs"), "09_task2_results", _settings_of("task2"), _epochs),
+    "harder": Judge(("task1", "task2"), "09_task2_results", _settings_of("task2"), _harder),
+    "bottleneck": Judge(("task2", "execution"), "17_modular_execution", _programs, _bottleneck),
+    "usage": Judge(("routing",), "11_routing", _settings_of("routing"), _usage),
     "executed": Judge(("execution", "execution_assembly"), "17_modular_execution", _programs, _executed),
     "modularity": Judge(("modularity",), "18_modularity", _splits_of("modularity", metric=BOTH), _modularity),
     "ablations": Judge(("ablations", "cost"), "19_ablations", _splits_of("ablations"), _ablations),
@@ -178,5 +195,6 @@ NOTEBOOKS = {  # where rows that a claim names itself are looked at
     "robustness": "11_routing",
     "boundary_smoothness": "12_boundaries_and_operand_maps",
     "cases": "14_routing_case_studies",
+    "red_plus": "20_red_plus",
     "execution": "17_modular_execution",
 }

@@ -1,4 +1,4 @@
-"""Verdicts on what the source says of nested experts: its table of advantages, line by line, and its summary."""
+"""Verdicts on what the nested document says: its table of advantages, line by line, and its summary."""
 
 from collections.abc import Iterator
 
@@ -9,14 +9,16 @@ from redlib.claims.judging import FAILS, HOLDS, OPEN, VERDICT, judge, together
 from redlib.results import cell, listed, pick, select
 
 WITHIN = 0.01  # "preserved accuracy": at most this much below the plain model
-ADVANTAGES = {  # property: the source's explanation
+PATCH = {"brightness": "the brightness of its patch", "contrast": "its contrast"}  # what a router has to tell more than
+STANDS = {HOLDS: "better than", FAILS: "worse than", OPEN: "neither measurably better nor worse than"}
+ADVANTAGES = {  # property: the document's explanation
     "Conditional Computation": "activates only a subset of model parameters per input",
     "Increased Capacity": "larger effective model size (more experts) without higher per-sample cost",
     "Dynamic Adaptation": "different images/patches activate different computation paths",
     "Memory Efficiency": "reduces redundant activations for uninformative tokens",
     "Improved Throughput": "allows larger models to be used under same FLOPs budget",
 }
-DEPARTURES = (  # what the source says, and what the method of the paper does
+DEPARTURES = (  # what the document says, and what the method of the paper does
     ("three experts: all, half and a quarter of the weights", "four: D, D/2, D/4 and D/8; any increasing divisors do"),
     ("each expert processes only its assigned tokens independently", "attention is over all tokens, at full width"),
     ("tokens of high, medium and low importance go to different experts", "the budget fixes how many go where"),
@@ -29,7 +31,7 @@ DEPARTURES = (  # what the source says, and what the method of the paper does
 
 
 def nested_verdicts(scores: pd.DataFrame, routes: pd.DataFrame, speeds: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """A verdict on every advantage that the source names, at one budget, and on its summary.
+    """A verdict on every advantage that the document names, at one budget, and on its summary.
 
     scores, routes, speeds: the tables nested, nested_routing and nested_speed. Columns: section, claim, test, measured,
     verdict. Counts are exact. LookupError for missing rows.
@@ -64,9 +66,28 @@ def _capacity(scores: pd.DataFrame, budget: float) -> Iterator[tuple]:
 
 
 def _dynamic(routes: pd.DataFrame, budget: float) -> Iterator[tuple]:
-    row = at(routes, budget, method="nested", metric="mask_auc_width")
-    said = "the width of a token says whether it belongs to the digit (AUC above 0.5); all pictures cost the same"
-    yield *_claim("Dynamic Adaptation"), said, cell(row), judge(row["low"], row["high"], 0.5)
+    row, patch = at(routes, budget, method="nested", metric="mask_auc_width"), _patch(routes)
+    said = "the width of a token says whether it belongs to the digit: AUC above 0.5, and above those of the "
+    said += "brightness and the contrast of its patch (intervals apart); all pictures cost the same"
+    measured = f"{cell(row)}; {listed(f'{name} {cell(other)}' for name, other in patch.items())}"
+    found = [judge(row["low"], row["high"], 0.5), *(_apart(row, other) for other in patch.values())]
+    yield *_claim("Dynamic Adaptation"), said, measured, together(found)
+
+
+def beside_patch(routes: pd.DataFrame, row: pd.Series) -> str:
+    """How a router's AUC against the mask stands beside those of a patch alone, whose intervals are of the same
+    pictures: `worse than the brightness of its patch (0.741 [0.740, 0.743]) and better than its contrast (...)`."""
+    rows = _patch(routes).items()
+    return listed(f"{STANDS[_apart(row, other)]} {PATCH[name]} ({cell(other)})" for name, other in rows)
+
+
+def _patch(routes: pd.DataFrame) -> dict[str, pd.Series]:
+    return {name: pick(routes, method=name, metric="mask_auc", seed="all") for name in PATCH}
+
+
+def _apart(row: pd.Series, other: pd.Series) -> str:
+    """`judge` for two numbers without a paired difference: one is above where the intervals are apart."""
+    return judge(row["low"] - other["high"], row["high"] - other["low"])
 
 
 def _memory(speeds: pd.DataFrame) -> Iterator[tuple]:

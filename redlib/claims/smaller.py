@@ -62,6 +62,15 @@ def less_than_a_share(_: str) -> Said:
     return f"{k} of {E:,} experts do {k / E:.1%} of the work", k / E < 0.002
 
 
+def of_counts_alone(_: str) -> Said:
+    """The savings of the first example with other dimensions."""
+    E, k, *sizes = sparse.EXAMPLES[0]
+    found = {sparse.sparse_savings(E, k, *(scale * size for size in sizes)) for scale in (1, 2, 10)}
+    return f"{', '.join(f'{saved:.1f} %' for saved in found)} with dimensions 1, 2 and 10 times as large", len(
+        found
+    ) == 1
+
+
 OF_SMALLER: dict[str, Callable[[str], Said]] = {
     function.__name__: function
     for function in (
@@ -72,5 +81,6 @@ OF_SMALLER: dict[str, Callable[[str], Said]] = {
         one_price,
         of_its_formula,
         less_than_a_share,
+        of_counts_alone,
     )
 }

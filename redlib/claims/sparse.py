@@ -1,4 +1,4 @@
-"""The source's table of sparse against dense, line by line, its root causes and its decisions."""
+"""The serving document's table of sparse against dense, line by line, its root causes and its decisions."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ DECISION = ["recommendation", "test", "measured", "verdict"]
 
 
 def source_table() -> pd.DataFrame:
-    """The source's fifteen numbers as a frame, a model a row."""
+    """The document's fifteen numbers as a frame, a model a row."""
     rows = select(load(), section=TABLE)
     return rows.pivot(index="method", columns="metric", values="number").loc[list(MODELS)]
 
@@ -69,9 +69,9 @@ def corrections(table: pd.DataFrame) -> pd.DataFrame:
             "its forward pass runs all specialists: none of the parameters rest",
         ),
         (
-            "cost per million tokens",
+            "cost per million tokens ($)",
             _each(table["cost_per_million"], "{:g}"),
-            "price of an hour: " + _each(implied_price(table)["price"], "{:.3f}"),
+            "price of an hour ($): " + _each(implied_price(table)["price"], "{:.3f}"),
             "one price for all: throughput written in another unit, no measurement of its own",
         ),
     ]
@@ -83,7 +83,7 @@ def _each(values: pd.Series, form: str) -> str:
 
 
 def percentages(table: pd.DataFrame) -> pd.DataFrame:
-    """The percentages of the source's analysis beside what its own table gives: claim_id, what, reported, computed."""
+    """The percentages of the document's analysis beside what its table gives: claim_id, what, reported, computed."""
     dense, medium, moe = (table.loc[name] for name in MODELS)
     rate, memory, cost = "tokens_per_second", "vram_gb", "cost_per_million"
     computed = {
@@ -100,7 +100,7 @@ def percentages(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def root_causes(serving: pd.DataFrame, time: pd.DataFrame) -> pd.DataFrame:
-    """The source's four root causes against the measurement (sparse_serving, sparse_time): columns of a verdict.
+    """The document's four root causes against the measurement (sparse_serving, sparse_time): columns of a verdict.
 
     One request at a time, at the profile's prompt. Intervals are the smallest and largest repeat.
     """
@@ -139,7 +139,8 @@ def main_prompt(serving: pd.DataFrame) -> int:
 def options(quality: pd.DataFrame, serving: pd.DataFrame) -> pd.DataFrame:
     """What `recommend` chooses from: the measured models at every batch of the main prompt, and their losses.
 
-    Columns model, batch, memory_bytes, tokens_per_second, loss, loss_low (NaN for models that were not trained here).
+    Columns model, batch, memory_bytes, tokens_per_second, loss, loss_low, loss_high (NaN for models that were not
+    trained here), and `above_<other>` for every other model that has one: the low end of the loss minus that one's.
     """
     rows = select(serving, variant="serving", prompt=main_prompt(serving)).set_index(["method", "batch"])
     loss = select(quality, metric="loss", group="all", seed="all").set_index("method")
@@ -150,11 +151,23 @@ def options(quality: pd.DataFrame, serving: pd.DataFrame) -> pd.DataFrame:
         }
     ).reset_index()
     made = made.rename(columns={"method": "model"})
-    return made.assign(loss=made["model"].map(loss["value"]), loss_low=made["model"].map(loss["low"]))
+    for name, of in {"loss": "value", "loss_low": "low", "loss_high": "high"}.items():
+        made[name] = made["model"].map(loss[of])
+    return made.join(_paired(quality), on="model")
+
+
+def _paired(quality: pd.DataFrame) -> pd.DataFrame:
+    """Low ends of paired differences of the loss, model minus other, and the same read the other way round."""
+    rows = select(quality, group="all", seed="all")
+    rows = rows[rows["metric"].str.startswith("loss_minus_")]
+    rows = rows.assign(other=rows["metric"].str.removeprefix("loss_minus_"))
+    turned = rows.assign(method=rows["other"], other=rows["method"], low=-rows["high"])
+    both = pd.concat([rows, turned]).drop_duplicates(["method", "other"])
+    return both.pivot(index="method", columns="other", values="low").add_prefix("above_")
 
 
 def decisions(quality: pd.DataFrame, serving: pd.DataFrame, growth: pd.DataFrame, price: float) -> pd.DataFrame:
-    """The source's recommendations with a verdict each: kept, changed or not decidable here (columns DECISION)."""
+    """The document's recommendations with a verdict each: kept, changed or not decidable here (columns DECISION)."""
     table = options(quality, serving)
     tight = table[table["batch"] == table["batch"].min()].set_index("model")["memory_bytes"]
     found = [_cost(quality, serving), _benefit(quality), _larger(growth), *_memory(table, tight, price)]

@@ -68,9 +68,11 @@ def waiting(checked: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn(checked: pd.DataFrame) -> pd.DataFrame:
-    """Reported accuracies beside the headline's and those on `text`: columns task, method (ours), group, reported,
-    split, value, low, high, a row a number and split; numbers that were not measured are left out."""
-    numbers = load().query("metric == 'accuracy'")[["claim_id", "task", "method", "group", "number"]]
+    """Reported accuracies of the source's main tables beside the headline's and those on `text`: columns task, method
+    (ours), group, reported, split, value, low, high, a row a number and split; numbers that were not measured are left
+    out, and those of its ablations (4.9), which have other sizes here."""
+    main = load().query("metric == 'accuracy' and not section.str.startswith('4.9')")
+    numbers = main[["claim_id", "task", "method", "group", "number"]]
     rows = checked[["claim_id", "setting", "measured", "low", "high", "text_measured", "text_low", "text_high"]]
     rows = numbers.merge(rows, on="claim_id").rename(columns={"number": "reported"})
     rows = rows.assign(method=[METHODS[name][0] for name in rows["method"]])

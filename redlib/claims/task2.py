@@ -16,6 +16,7 @@ from redlib.claims.judging import (
     below_red,
     best_of_all,
     judge,
+    reported,
     routing,
     together,
 )
@@ -46,10 +47,27 @@ def task2_verdicts(
     results: tidy rows of Task 2. LookupError for missing rows.
     """
     test = select(results, seed="all", variant=variant, split=split, part="test")
-    found = [*best_of_all(test, "4.7.1"), *_collapse(test), *_mixture(test, labels), *_by_range(test, labels)]
+    found = [
+        *best_of_all(test, "4.7.1"),
+        *_gains(test),
+        *_collapse(test),
+        *_mixture(test, labels),
+        *_by_range(test, labels),
+    ]
     found += [*routing(test, "4.7.3-05")]
-    found += [*_every_kind(kinds(results, variant, split))]
+    found += [*_every_kind(kinds(results, variant, split)), *_gains(test)]
     return pd.DataFrame(found, columns=VERDICT)
+
+
+def _gains(test: pd.DataFrame) -> Iterator[tuple]:
+    gaps, measured, verdicts = below_red(test, ("global_head", "softmax_moe")), [], []
+    for claim, (_, gap) in zip(("4.7.1-01", "4.7.1-05"), gaps.sort_values("method").iterrows(), strict=True):
+        stated = reported("4.7.1-07") - reported(claim)
+        measured.append(f"{cell(gap)} on {gap['method']}, {stated:.3f} reported")
+        verdicts.append(judge(gap["high"], gap["high"], stated))
+    said = "RED minus each of the two is not measurably below the reported difference"
+    claim = "RED gains on the global head and on the mixture as much as reported"
+    yield "4.7.5", claim, said, "; ".join(measured), together(verdicts)
 
 
 def _collapse(test: pd.DataFrame) -> Iterator[tuple]:

@@ -16,7 +16,6 @@ from redlib.figures.boundaries import (
     draw_accuracy_by_value,
     draw_boundary_zoom,
     draw_curves_by_value,
-    draw_pair_maps,
     draw_smoothness,
 )
 from redlib.figures.cases import (
@@ -68,6 +67,7 @@ from redlib.figures.nested import (
     draw_nested_speed,
     draw_token_maps,
 )
+from redlib.figures.pair_maps import draw_pair_maps
 from redlib.figures.planner import draw_planner_curves, draw_planner_errors, draw_programs
 from redlib.figures.red_plus import draw_onset, draw_red_plus
 from redlib.figures.red_plus_beyond import (

@@ -5,9 +5,10 @@ from matplotlib.figure import Figure
 
 from redlib.figures import style
 from redlib.figures.fair import LABELS, TASKS
+from redlib.figures.foundations import POOLINGS
 from redlib.figures.style import METRICS, SPLITS
 from redlib.figures.task1 import INTERVALS
-from redlib.results import cell, difference, select, table
+from redlib.results import cell, difference, listed, select, table
 
 TITLES = {
     "residual": "Without the residual path, and with the same experts mixed as logits",
@@ -32,7 +33,7 @@ WORDS = {  # a setting and its value in words
     "router_hidden": lambda v: f"{v} hidden units" if v != "0" else "linear router",
     "base_share": lambda v: f"base on {float(v):.0%} of the rows",
     "layer": lambda v: f"hidden state {v}" if v != "-1" else "after the final norm",
-    "pooling": lambda v: v.replace("_", " "),
+    "pooling": lambda v: POOLINGS[v].label,
     "expert_share": lambda v: f"experts on {float(v):.0%} of the rows",
     "readout_hidden": lambda v: f"readout with {v} hidden units",
     "top": lambda v: f"top {v}",
@@ -52,8 +53,10 @@ def setting_name(changed: str, own: str = "") -> str:
 
 def tell_ablation(frame: pd.DataFrame, question: str, own: str = "") -> tuple[pd.DataFrame, str]:
     """What `draw_ablation` draws, as text: accuracies of the runs (task, split, metric across), and what each change
-    does to the value accuracy on `structure`. LookupError for a question that the frame does not hold."""
-    rows = select(frame, question=question, seed="all")
+    does to the value accuracy on `structure`. Runs of unequal numbers of seeds are said to be so. LookupError for a
+    question that the frame does not hold."""
+    mine = select(frame, question=question)
+    rows = select(mine, seed="all")
     levels = rows[rows["metric"].isin(["value_accuracy", "range_accuracy"])].sort_values(["x", "split"])
     levels = levels.assign(run=[setting_name(changed, own) for changed in levels["changed"]])
     changes = select(rows, metric="value_accuracy_change", split="structure")
@@ -62,7 +65,12 @@ def tell_ablation(frame: pd.DataFrame, question: str, own: str = "") -> tuple[pd
         other = row["reference"].rpartition("/")[2]
         other = setting_name(other if "=" in other else "nothing")
         lines.append(f"- `{row['task']}`: {difference(row, setting_name(row['changed']), other)}.")
-    return table(levels, ["run"], ["task", "split", "metric"]), "\n".join(lines)
+    seeds = mine[mine["seed"] != "all"].sort_values("x").groupby("changed", sort=False)["seed"].nunique()
+    unequal = seeds.nunique() > 1
+    if unequal:
+        of = [f"{n} of {listed(map(setting_name, runs.index))}" for n, runs in seeds.groupby(seeds, sort=False)]
+        lines += ["", f"Seeds: {'; '.join(of)}. The table is over all seeds of a run, a difference over shared ones."]
+    return table(levels, ["run"], ["task", "split", "metric"], n=unequal), "\n".join(lines)
 
 
 @style.styled

@@ -1,15 +1,13 @@
-"""Behaviour along the value axis and over all operand pairs: routing weights, range probabilities, smoothness, maps.
+"""Behaviour along the value axis: routing weights, range probabilities, accuracy, smoothness.
 
 The sweeps of a split show the pairs that it holds back where it holds any back, and all pairs otherwise.
 """
 
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
 from redlib.evaluation import held_back
@@ -27,7 +25,7 @@ SHAPES = {
     "row_backtrack": "backtrack in a row of the map",
     "weight_backtrack": "backtrack of the mean weights",
 }
-SIGNS = {"addition": 1, "subtraction": -1}
+TICKS = (1, 3, 10, 30, 100)  # of axes and colours that are linear up to 1 and logarithmic beyond
 _COLORS = (style.BLUE, style.ORANGE, style.GREEN, style.RED, style.PURPLE, style.SKY, style.BLACK)
 _LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
 
@@ -194,15 +192,17 @@ def draw_smoothness(
     operator="addition",
     below: str | None = None,
 ) -> Figure:
-    """Numbers for the shape of every method's curves, both splits; with `below="red"` RED minus the method, paired.
-    Reads boundary_smoothness: method, operator, metric, value, low, high."""
+    """Numbers for the shape of every method's curves, both splits, on axes that are logarithmic beyond 1; with
+    `below="red"` RED minus the method, paired. Reads boundary_smoothness: method, operator, metric, value, low, high.
+    """
     wanted = [f"{metric}_below_{below}" if below else metric for metric in metrics]
     rows = select(frame, seed="all", variant=variant, operator=operator, metric=wanted)
     rows = pd.concat([held_back(rows[rows["metric"] == metric]) for metric in wanted])
     first = rows[(rows["metric"] == wanted[0]) & (rows["split"] == _splits(rows)[-1])]
     order = first.sort_values("value", ascending=False, kind="stable")["method"].tolist()
     about = f"{operator}  ·  {_groups(rows[rows['metric'] == wanted[0]])} (rows of the map: all)  ·  95 % intervals"
-    about = style.subtitle(rows, profile, backbone, about + (", paired" if below else ", 0: the ideal step"))
+    about += f", {'paired' if below else '0: the ideal step'}  ·  axes: logarithmic beyond 1"
+    about = style.subtitle(rows, profile, backbone, about)
     title = "How smooth is each method along the value axis?"
     title = f"{look(below).label} minus the other methods: smoothness" if below else title
     fig, axes = style.canvas(
@@ -214,6 +214,7 @@ def draw_smoothness(
             mine = rows[(rows["metric"] == name) & (rows["split"] == split)].set_index("method").reindex(order)
             at = np.arange(len(order)) + shift
             style.points(ax, mine["value"], at, mine["low"], mine["high"], SPLITS[split], True, split == "structure")
+        _logarithmic_beyond_one(ax)
         ax.set_xlabel(SHAPES[metric] + (f"\nleft of zero: {look(below).label} has less" if below else ""))
     axes[0, 0].set_yticks(range(len(order)), [look(method).label for method in order])
     axes[0, 0].set_ylim(-0.6, len(order) - 0.4)
@@ -221,72 +222,11 @@ def draw_smoothness(
     return fig
 
 
-@style.styled
-def draw_pair_maps(
-    frame: pd.DataFrame,
-    labels: dict,
-    profile: str,
-    backbone: str = "",
-    note: str = "",
-    methods: Sequence[str] = ("red", "softmax_moe", "fourier_full_data"),
-    metric="value_error",
-) -> Figure:
-    """One seed's answer to every ordered pair, a row an operator and a column a method; dots mark training pairs.
-    `labels`: the label space by task. Reads operand_maps or a companion: first, second, operator, in_training,
-    metric, value."""
-    rows = select(frame, metric=metric, method=list(methods))
-    tasks = rows[["task", "operator"]].drop_duplicates().sort_values("operator").to_records(index=False)
-    low, high = rows[["first", "second"]].min().min(), rows[["first", "second"]].max().max()
-    signed = metric.startswith(("value_error", "range_error"))
-    space = labels[tasks[0][0]]
-    largest = space.hi - space.lo if "value" in metric else space.K - 1
-    scale = {"cmap": "PuOr", "norm": SymLogNorm(1, vmin=-largest, vmax=largest)} if signed else {"cmap": "cividis"}
-    scale |= {} if signed else {"vmin": 0, "vmax": np.log(space.K)}
-    about = style.subtitle(rows, profile, backbone, f"seed {rows['seed'].iloc[0]}  ·  dots: pairs of the training rows")
-    title, unit = _MAPS[metric.removesuffix("_wordings")]
-    unit += ", mean over wordings" if metric.endswith("_wordings") else ""
-    size = (3.1 * len(methods) + 1.5, 3.1 * len(tasks) + 1.6)
-    fig, axes = style.canvas(size, title, about, note, len(tasks), len(methods), sharex=True, sharey=True)
-    for i, (task, operator) in enumerate(tasks):
-        for ax, method in zip(axes[i], methods, strict=True):
-            mine = rows[(rows["method"] == method) & (rows["operator"] == operator) & (rows["task"] == task)]
-            image = _map(ax, mine, low, high, scale)
-            _map_boundaries(ax, labels[task], SIGNS[operator], low, high)
-            ax.set_title(look(method).label if i == 0 else "")
-        axes[i, 0].set_ylabel(f"{operator}\nfirst operand")
-    for ax in axes[-1]:
-        ax.set_xlabel("second operand")
-    bar = fig.colorbar(image, ax=axes, shrink=0.75, label=unit)
-    if signed:
-        ticks = [tick for tick in (1, 3, 10, 30, 100) if tick <= largest]
-        bar.set_ticks([*(-tick for tick in reversed(ticks)), 0, *ticks], minor=False)
-        bar.set_ticklabels([f"{tick:+d}" if tick else "0" for tick in bar.get_ticks().astype(int)])
-    return fig
-
-
-_MAPS = {
-    "value_error": ("How far off is the value of every pair?", "predicted minus true value"),
-    "range_error": ("How far off is the range of every pair?", "predicted minus true range"),
-    "weight_entropy": ("How undecided is the route of every pair?", "entropy of the routing weights (nats)"),
-}
-
-
-def _map(ax: Axes, rows: pd.DataFrame, low: int, high: int, scale: dict) -> matplotlib.image.AxesImage:
-    grid = np.full((high - low + 1, high - low + 1), np.nan)
-    grid[rows["first"] - low, rows["second"] - low] = rows["value"]
-    ends = (low - 0.5, high + 0.5)
-    ax.set_facecolor("#d0d0d0")
-    image = ax.imshow(grid, origin="lower", extent=(*ends, *ends), interpolation="nearest", **scale)
-    seen = rows[rows["in_training"] == 1]
-    ax.plot(seen["second"], seen["first"], ".", color=style.INK, markersize=0.9, linestyle="none", rasterized=True)
-    ax.grid(visible=False)
-    return image
-
-
-def _map_boundaries(ax: Axes, space, sign: int, low: int, high: int) -> None:
-    """Lines where first + sign * second passes from one range to the next: first against second."""
-    ends = np.array([low - 0.5, high + 0.5])
-    for _, edge in space.bounds[:-1]:
-        ax.plot(ends, edge + 0.5 - sign * ends, color=style.INK, linewidth=0.9, linestyle="--")
-    ax.set_xlim(*ends)
-    ax.set_ylim(*ends)
+def _logarithmic_beyond_one(ax: Axes) -> None:
+    """One method far off would press all others together on a linear axis."""
+    ax.set_xscale("symlog", linthresh=1)
+    low, high = ax.get_xlim()
+    ticks = [tick for tick in (*(-tick for tick in reversed(TICKS)), 0, *TICKS) if low <= tick <= high]
+    ax.set_xticks(ticks, [str(tick) for tick in ticks])
+    ax.minorticks_off()
+    ax.set_xlim(low, high)

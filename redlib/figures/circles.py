@@ -25,8 +25,11 @@ def value_circles(values: Sequence[int], periods: Sequence[int], target: int) ->
 def draw_value_circles(
     frame: pd.DataFrame, profile: str = "", backbone: str = "", note: str = "", periods: Sequence[int] = (10, 100)
 ) -> Figure:
-    """Two of the circles, and the score of every value against the target's points. Reads `value_circles(...)`."""
-    target = frame["target"].iloc[0]
+    """Two of the circles, and the score of every value against the target's points. Reads `value_circles(...)`.
+
+    periods: the two; where the frame lacks one, the middle one and the longest of those that it has."""
+    target, there = frame["target"].iloc[0], sorted(frame["period"].unique())
+    periods = periods if set(periods) <= set(there) else (there[(len(there) - 1) // 2], there[-1])
     count = frame["period"].nunique()
     about = f"every value as a point  ·  star: the value {target}  ·  no training, geometry only"
     title = "The Fourier readout says a value as points on circles"

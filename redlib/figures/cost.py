@@ -227,14 +227,12 @@ def draw_savings(frame: pd.DataFrame) -> Figure:
     for turn, (kind, color, hatch) in enumerate(zip(kinds, shades, hatches, strict=True)):
         rows = frame[frame["comparison"] == kind].set_index("layer").loc[layers, "saved"]
         at = [place + 0.16 * (turn - (len(kinds) - 1) / 2) for place in range(len(layers))]
-        shown = rows.clip(lower=-120)
-        ax.barh(at, shown, height=0.14, facecolor=color, hatch=hatch, edgecolor=style.INK, label=kind)
-        for place, value, end in zip(at, rows, shown, strict=True):
-            ax.text(max(end, 0) + 1, place, f"{value:.1f}", va="center", size=8)
+        bars = ax.barh(at, rows, height=0.14, facecolor=color, hatch=hatch, edgecolor=style.INK, label=kind)
+        ax.bar_label(bars, fmt="%.1f", padding=3, size=8)
     ax.axvline(0, color=style.INK, linewidth=0.8)
-    ax.set_xlim(-125, 118)
+    ax.margins(x=0.1)
     ax.set_yticks(range(len(layers)), layers)
     ax.invert_yaxis()
-    ax.set_xlabel("saved (%); bars end at -120")
+    ax.set_xlabel("saved (%)")
     style.legend_below(fig, ax, 2)
     return fig

@@ -23,7 +23,7 @@ METHODS = {
     "drop": Look("top-k tokens, others dropped", style.BLUE, "s", "--"),
     "depths": Look("mixture of depths", style.GREEN, "^", "-."),
     "merge": Look("plain, tokens merged", style.PURPLE, "v", "--"),
-    "grouped": Look("grouped (the source)", style.SKY, "X", "-"),
+    "grouped": Look("grouped (the nested document)", style.SKY, "X", "-"),
     "grouped_weighted": Look("grouped, outputs weighted", style.SKY, "<", ":"),
     "router_start": Look("router before the arms are trained", style.QUIET, "h", "--"),
 }

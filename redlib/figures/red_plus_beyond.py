@@ -137,11 +137,12 @@ def draw_plus_components(frame: pd.DataFrame, profile: str, backbone: str = "", 
     fig, axes = style.canvas(size, title, about, note, 1, len(tasks), sharey=True, width_ratios=widths)
     for task, ax in zip(tasks, axes[0], strict=True):
         mine = rows[rows["task"] == task].pivot(index="period", columns="site", values="value")
-        mine = mine.loc[periods, sites[task]]
+        mine = mine.reindex(periods)[sites[task]]
         image = ax.imshow(mine, cmap="Greys", vmin=0, vmax=1, aspect="auto")
         for (i, j), r2 in np.ndenumerate(mine.to_numpy()):
             shade = style.PAPER if r2 > 0.55 else style.INK
-            ax.text(j, i, f"{max(r2, 0):.2f}" if r2 > -0.05 else "< 0", ha="center", va="center", size=8, color=shade)
+            said = "–" if np.isnan(r2) else f"{max(r2, 0):.2f}" if r2 > -0.05 else "< 0"
+            ax.text(j, i, said, ha="center", va="center", size=8, color=shade)
         ax.set_xticks(range(len(sites[task])), [site.replace(" ", "\n") for site in sites[task]])
         ax.set_yticks(range(len(periods)), periods)
         ax.set_title(TASKS[task])

@@ -129,21 +129,19 @@ def _line(ax: Axes, rows: pd.DataFrame, shade: Look) -> None:
 
 @style.styled
 def draw_protocols(serving: pd.DataFrame, profile: str, note: str = "") -> Figure:
-    """The same models by the source's way of measuring and by a serving benchmark's. Reads sparse_serving."""
+    """The same models by the serving document's way of measuring and by a benchmark's. Reads sparse_serving."""
     flawed = select(serving, variant="source", metric="tokens_per_second").set_index("method")["value"]
     rows = select(serving, variant="serving", batch=1, metric="user_tokens_per_second")
     real = rows[rows["prompt"] == select(serving, variant="serving")["prompt"].mode().iloc[0]].set_index("method")
     names = [name for name in MODELS if name in flawed.index]
-    about = (
-        f"profile {profile}  ·  one request at a time  ·  the source's way reads prompts of 16 tokens, once, all run"
-    )
+    about = f"profile {profile}  ·  one request at a time  ·  the serving document's: prompts of 16 tokens, all run"
     fig, axes = style.canvas((9.0, 4.6), "Tokens per second, by two protocols", about, note)
     ax, down = axes[0, 0], range(len(names))
-    ax.scatter(
-        [flawed[n] for n in names], down, marker="X", color=style.RED, label="source: prompt tokens read", zorder=3
-    )
+    said = "the serving document's: prompt tokens read"
+    ax.scatter([flawed[n] for n in names], down, marker="X", color=style.RED, label=said, zorder=3)
     own = real.loc[names]
-    style.points(ax, own["value"], down, own["low"], own["high"], Look("serving: new tokens written", style.BLUE), True)
+    benchmark = Look("a serving benchmark's: new tokens written", style.BLUE)
+    style.points(ax, own["value"], down, own["low"], own["high"], benchmark, True)
     ax.set_yticks(list(down), [MODELS[name].label for name in names])
     ax.invert_yaxis()
     ax.set_xscale("log")

@@ -53,9 +53,16 @@ def _splits(rows: pd.DataFrame) -> list[str]:
     return [split for split in ("text", "structure") if split in set(rows["split"])]
 
 
-def _dots(ax: Axes, rows: pd.DataFrame, down: str, order: Sequence[str], titled: bool = True) -> None:
+def _end(rows: pd.DataFrame, metric: str) -> float:
+    """Where the axis of an accuracy ends: of ranges at 1, of values, which are often near 0, where the rows do."""
+    return 1.0 if metric == "range_accuracy" else float(np.clip(rows[["value", "high"]].max().max(), 0.1, 1.0))
+
+
+def _dots(ax: Axes, rows: pd.DataFrame, down: str, order: Sequence[str], titled: bool = True, end: float = 1.0) -> None:
     """Accuracies in one panel: a line an entry of `order` (column `down`), a colour a split; n in the title."""
     splits = style.dots_by_split(ax, rows, down, order)
+    ax.set_xlim(-0.03 * end, 1.03 * end)
+    ax.locator_params(axis="x", nbins=4)
     counts = [f"{rows.loc[rows['split'] == split, 'n'].max():,}" for split in splits]
     title = f"{kind_name(rows['group'].iloc[0])}\nn = {' / '.join(dict.fromkeys(counts))}"
     ax.set_title(title if titled else "", size=9)
@@ -77,13 +84,14 @@ def draw_accuracy_by_kind(
     split = _splits(rows)[-1]
     order = select(rows, group="all", split=split).sort_values("value", kind="stable")["method"].tolist()
     groups = _groups(rows)
+    end = _end(rows[rows["group"].isin(groups)], metric)
     about = style.subtitle(rows, profile, backbone, f"{COUNTS}  ·  {INTERVALS}")
     word = METRICS[metric].partition(" (")[0].capitalize()
     size = (1.75 * len(groups) + 2.4, 0.31 * len(order) + 2.7)
     title = f"{word} by number of operations and by operators"
     fig, axes = style.canvas(size, title, about, note, 1, len(groups), sharey=True, sharex=True)
     for ax, group in zip(axes[0], groups, strict=True):
-        _dots(ax, rows[rows["group"] == group], "method", order)
+        _dots(ax, rows[rows["group"] == group], "method", order, end=end)
         ax.set_xlabel("share of rows")
     axes[0, 0].set_yticks(range(len(order)), [look(name).label for name in order])
     style.legend_below(fig, axes[0, 0])
@@ -224,11 +232,13 @@ def draw_transfer(
     )
     title = "What parts that were trained on additions alone do with chains"
     size = (1.6 * len(groups) + 2.6, 5.6)
-    fig, axes = style.canvas(size, title, about, note, 2, len(groups), sharey=True, sharex=True)
+    fig, axes = style.canvas(size, title, about, note, 2, len(groups), sharey=True, sharex="row")
+    rows = rows.assign(arm=names)[rows["group"].isin(groups)]
     for line, metric in zip(axes, metrics, strict=True):
+        mine = rows[rows["metric"] == metric]
         for ax, group in zip(line, groups, strict=True):
-            here = (rows["metric"] == metric) & (rows["group"] == group)
-            _dots(ax, rows.assign(arm=names)[here], "arm", order, titled=metric == metrics[0])
+            here = mine[mine["group"] == group]
+            _dots(ax, here, "arm", order, titled=metric == metrics[0], end=_end(mine, metric))
             ax.set_xlabel(f"{metric.partition('_')[0]} accuracy")
         line[0].set_yticks(range(len(order)), order)
     style.legend_below(fig, axes[0, 0])

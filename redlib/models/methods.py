@@ -1,4 +1,5 @@
-"""Every method of the study in one file: one trained model for one seed, `method(x) -> Output`.
+"""The methods of the study's tables: one trained model for one seed, `method(x) -> Output`. (Executors of single steps,
+the arms of the fair comparison and ablated forms have files of their own.)
 
 x is what the base reads: pooled features (B, d), or token states (B, T, d) and their mask (B, T). Shapes: B rows, T
 tokens, d hidden size, K experts, C value classes.

@@ -53,7 +53,8 @@ def _plain(text: str) -> str:
 
 _TYPOGRAPHY = str.maketrans({"−": "-", "–": "-", "’": "'"})
 _NUMBER = re.compile(r"[0-9]+")
-_SIGNED = r"(?:^|(?<=[^\d\s,)]))\s*(?:-|\bminus|\bnegative)\s*\d+"  # a sign with no number before it to subtract from
+# a sign with no number before it to subtract from, nor a "then"
+_SIGNED = r"(?:^|(?<=[^\d\s,)])(?<!then))\s*(?:-|\bminus)\s*\d+|\bnegative\s*\d+"
 _NOT_WHOLE = re.compile(rf"\d*[.,]\d+|{_SIGNED}|\d{{10,}}|\d+[a-z_]\w*")
 _UNREAD = re.compile(r"[^\w\s.,:;!?'\"()=]|_|(?!0)\d")  # neither a letter, a number nor plain punctuation
 _STRANGERS_WORDS = ("answer", "can", "determine", "equal", "evaluate", "for", "of", "solve", "value")

@@ -69,7 +69,10 @@ def table(
 
 
 def _counts(frame: pd.DataFrame, keys: Sequence[str]) -> str:
-    """` (n = 8,000 structure, 40,000 text)`: n by the first key that decides it in a few words; empty if none does."""
+    """` (n = 8,000 structure, 40,000 text)`: n by the first key that decides it in a few words; empty if none does, and
+    where there is no n."""
+    if frame.empty:
+        return ""
     if frame["n"].nunique() == 1:
         return f" (n = {int(frame['n'].iloc[0]):,})"
     for key in keys:

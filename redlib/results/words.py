@@ -16,12 +16,15 @@ def direction(row: pd.Series) -> int:
 
 def difference(row: pd.Series, first: str, second: str, digits: int = 3) -> str:
     """What a difference first minus second says: `A is above B by 0.120 [0.100, 0.140]`, the same with `below`, or
-    `A and B do not differ measurably (0.004 [-0.010, 0.018])` where the interval contains zero."""
+    `A and B do not differ measurably (0.004 [-0.010, 0.018])` where the interval contains zero. A difference that would
+    be rounded to zero gets the digits that show it, with six at most, as many as tables keep."""
     sign = direction(row)
     if sign == 0:
         return f"{first} and {second} do not differ measurably ({cell(row, digits)})"
     ends = sorted((abs(row["low"]), abs(row["high"])))
     by = {"value": abs(row["value"]), "low": ends[0], "high": ends[1]}
+    if round(by["value"], digits) == 0:
+        digits = next((more for more in range(digits, 6) if round(min(by.values()), more) > 0), 6)
     return f"{first} is {DIRECTIONS[sign]} {second} by {cell(pd.Series(by), digits)}"
 
 

@@ -1,14 +1,14 @@
 """How much computation a layer of sparse experts saves, and against what.
 
-The source's formula sets k of E experts against all E and leaves the router out. Here one multiplication with its
-addition is one operation, as in the source.
+The formula of the savings note sets k of E experts against all E and leaves the router out. Here one multiplication
+with its addition is one operation, as there.
 """
 
 from numbers import Integral
 
 import pandas as pd
 
-EXAMPLES = ((1000, 2, 512, 512), (10, 1, 64, 64), (16, 2, 256, 512))  # the source's own: E, k, d_in, d_out
+EXAMPLES = ((1000, 2, 512, 512), (10, 1, 64, 64), (16, 2, 256, 512))  # the note's own: E, k, d_in, d_out
 COLUMNS = ("comparison", "operations", "against", "saved")
 
 
@@ -39,7 +39,7 @@ def view(num_experts: int, active_experts: int, input_dim: int, output_dim: int)
     E, k, d_in, d_out = _checked(num_experts, active_experts, input_dim, output_dim)
     one, router = d_in * d_out, d_in * E
     rows = (
-        ("all experts, router left out (the note)", k * one, E * one),
+        ("all experts, router left out (the savings note)", k * one, E * one),
         ("all experts, router counted", k * one + router, E * one),
         ("a dense layer of equal parameters, router counted", k * one + router, E * one + router),
         ("one plain layer of the same dimensions, router counted", k * one + router, one),

@@ -149,7 +149,7 @@ def example_tables(profile: Profile) -> Stage:
 
 def examples(profile: Profile, arm: execution.Arm, stage: Stage) -> pd.DataFrame:
     """The rows of execution_examples for one arm; of each fate the longest program that comes first."""
-    seed, asked, looks = next(execution.each_seed(profile, arm, stage))
+    seed, _, asked, looks = next(execution.each_seed(profile, arm, stage))
     within, space = operations.domain(profile, arm.experts), operations.labels(profile)
     done = run(encode(asked.given), looks["red"], within)
     found = outcomes(asked.gold, asked.given, done, space)

@@ -89,13 +89,13 @@ def inputs(profile: Profile, predicted: Mapping[str, Stage], splits: Sequence[st
 # ---- what is asked -----------------------------------------------------------------------------------------------
 
 
-def asked(arm: Arm, stage: Stage, seeds: int) -> list[Asked]:
-    """What the arm's executors are asked, an entry a seed: chains are the same for every seed of the experts, a
-    planner has its own test rows in each of its seeds."""
+def asked(arm: Arm, stage: Stage) -> list[Asked]:
+    """What the arm's executors are asked: gold programs once, a planner's once for each of its seeds, which have test
+    rows of their own."""
     if arm.program == "gold":
         pool = read_pool(stage.inputs[f"chains {arm.chains}"].folder)
         programs = [Program.from_expression(Expression.read(text)) for text in pool["expression"]]
-        return [Asked(pool[ITEMS], pool["text"].tolist(), programs, programs)] * seeds
+        return [Asked(pool[ITEMS], pool["text"].tolist(), programs, programs)]
     read = stage.inputs[f"planner {asks(arm.split, arm.chains)}"]
     said = pd.read_parquet(read.folder / "predictions.parquet")
     said = said[(said["method"] == PLANNER) & (said["part"] == "test")]
@@ -145,16 +145,14 @@ def answers(profile: Profile, arm: Arm, stage: Stage, methods: Sequence[str] = (
     Columns: those of a frame of predictions (recipe is the arm's variant; NO_ANSWER where there is none or one that is
     no label), operations, unseen, and those of `execution.outcomes`.
     """
-    by_seed, known = looks(profile, arm, stage), seen(profile, arm.experts, arm.split)
-    within, space = operations.domain(profile, arm.experts), operations.labels(profile)
-    frames, questions = [], asked(arm, stage, len(by_seed))
-    for seed, question in enumerate(questions):
-        turn = seed % len(by_seed)
+    known, space = seen(profile, arm.experts, arm.split), operations.labels(profile)
+    within, frames = operations.domain(profile, arm.experts), []
+    for seed, turn, question, executors in each_seed(profile, arm, stage):
         plans = encode(question.given)
         items = question.items.assign(unseen=exposure(question.gold, known[turn]), seed=seed)
-        for method in methods or by_seed[turn]:
-            look = by_seed[turn][method]
-            found = outcomes(question.gold, question.given, run(plans, look, within), space)
+        for method in methods or executors:
+            done = run(plans, executors[method], None if method == SYMBOLIC else within)  # arithmetic knows every step
+            found = outcomes(question.gold, question.given, done, space)
             said = found.drop(columns="operations").assign(predicted_value=_answered(found, space), method=method)
             frames.append(pd.concat([items, said], axis=1))
     about = {"split": arm.split, "recipe": arm.variant, "part": "test", "confidence": np.nan, "router_range": -1}
@@ -165,8 +163,10 @@ def _answered(found: pd.DataFrame, space: LabelSpace) -> pd.Series:
     return found["predicted_value"].where(found["predicted_value"].between(space.lo, space.hi), NO_ANSWER)
 
 
-def each_seed(profile: Profile, arm: Arm, stage: Stage) -> Iterator[tuple[int, Asked, dict[str, Look]]]:
-    """Seed, questions and executors of every seed of an arm."""
-    by_seed = looks(profile, arm, stage)
-    for seed, question in enumerate(asked(arm, stage, len(by_seed))):
-        yield seed, question, by_seed[seed % len(by_seed)]
+def each_seed(profile: Profile, arm: Arm, stage: Stage) -> Iterator[tuple[int, int, Asked, dict[str, Look]]]:
+    """Seed, that of the experts, questions and executors: as many seeds as experts or planners have, whichever are
+    more; the fewer ones take turns."""
+    by_seed, questions = looks(profile, arm, stage), asked(arm, stage)
+    for seed in range(max(len(by_seed), len(questions))):
+        turn = seed % len(by_seed)
+        yield seed, turn, questions[seed % len(questions)], by_seed[turn]

@@ -48,7 +48,7 @@ def main_tables(profile: Profile) -> Stage:
 
     config = {"resamples": profile.bootstrap, "arms": [[arm.variant, arm.split] for arm in wanted]}
     seconds = 5 + len(wanted) * profile.operations.chains * max(profile.operations.seeds.values()) * 2e-3
-    return Stage("execution tables", 2, config, make, execution.inputs(profile, planned), seconds)
+    return Stage("execution tables", 3, config, make, execution.inputs(profile, planned), seconds)
 
 
 def budget(answers: pd.DataFrame, resamples: int) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def budget(answers: pd.DataFrame, resamples: int) -> pd.DataFrame:
 def compounded(profile: Profile, arm: execution.Arm, stage: Stage) -> pd.DataFrame:
     """Tidy `execution.compounding` of one arm: what single steps predict beside what is observed, by length."""
     space, frames = operations.labels(profile), []
-    for seed, question, looks in execution.each_seed(profile, arm, stage):
+    for seed, _, question, looks in execution.each_seed(profile, arm, stage):
         for method, look in looks.items():
             found = compounding(question.gold, look, space)
             frames.append(found.assign(method=method, seed=seed, group="ops=" + found["operations"].astype(str)))

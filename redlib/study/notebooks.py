@@ -118,7 +118,7 @@ NOTEBOOKS = (
         "Which part of RED matters, and how much?",
         ("ablations", "ablations_cost"),
         "all",
-        optional=("ablations_tuned", "ablations_tuned_cost"),
+        optional=("ablations_tuned", "ablations_tuned_cost", "modularity_ranges"),
     ),
     Notebook(
         "20_red_plus",
@@ -150,7 +150,11 @@ NOTEBOOKS = (
         ("nested", "nested_curves", "nested_routing", "nested_maps", "nested_speed", "nested_clock", "routing"),
         "all",
     ),
-    Notebook("25_claims", "Which of the source's claims hold here, and why do the others not?", judges=True),
+    Notebook(
+        "25_claims",
+        "Which claims of the source and of three smaller documents hold here, and why do the others not?",
+        judges=True,
+    ),
 )
 
 

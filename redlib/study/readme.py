@@ -31,11 +31,13 @@ def page(tables: Path, text: str, checked: pd.DataFrame | None) -> str:
     """
     of_record = config.PROFILES["record"].reads
     task1 = results.read(Path(tables) / "task1.csv")
-    where = f"from `data/results/{of_record}/task1.csv`"
     file = Path(tables) / f"{PLUS}.csv"
-    shown = headline(task1, results.read(file) if file.is_file() else None)
+    plus = results.read(file) if file.is_file() else None
+    shown = headline(task1, plus)
+    where = f"from `data/results/{of_record}/task1.csv`" + ("" if plus is None else f" and `{file.name}`")
+    read = task1 if plus is None else pd.concat([task1, plus])
     rows = f"test rows {shown.columns.name}".strip()
-    note = f"Profile `{of_record}`, {rows}, mean over seeds with 95 % intervals, {where}.{_machines(task1, tables)}"
+    note = f"Profile `{of_record}`, {rows}, mean over seeds with 95 % intervals, {where}.{_machines(read, tables)}"
     text = between(text, START, END, f"{markdown(shown)}\n\n{note}")
     if checked is None:
         return text
@@ -82,9 +84,9 @@ def write(profile: Profile, checked: pd.DataFrame, say: Say = print) -> None:
     say("README.md is up to date" + ("" if new == old else " again"))
 
 
-def _machines(task1: pd.DataFrame, tables: Path) -> str:
+def _machines(rows: pd.DataFrame, tables: Path) -> str:
     runs: Mapping[str, dict] = known_runs(tables)
-    made = [runs.get(run, {}) for run in task1["run"].unique()]
+    made = [runs.get(run, {}) for run in rows["run"].unique()]
     machines = {about[part] for about in made for part in ("cpu", "gpu") if about.get(part, "none") != "none"}
     return f" Computed on {', '.join(sorted(machines))} (`runs.json` beside it)." if machines else ""
 

@@ -30,9 +30,10 @@ PROCESS = "process.json"
 
 
 def split(profile: Profile) -> str:
-    """The split that the parts are compared in: the first one with a planner, if any."""
-    wanted = operations.splits(profile)
-    return next((name for name in wanted if name in planner.splits(profile)), wanted[0])
+    """The split that the parts are compared in: the headline's, `structure`, before others, and one with a planner
+    before one without."""
+    there, planned = operations.splits(profile), planner.splits(profile)
+    return min(there, key=lambda name: (name not in planned, name != "structure"))
 
 
 def planned(profile: Profile) -> bool:

@@ -102,14 +102,16 @@ def missing(
     return list({stage.key: stage for made in wanted for stage in made.missing()}.values())
 
 
-def refusal(profile: Profile) -> str:
-    """Why a profile that reads a record cannot solve, and what does."""
-    minutes = sum(stage.seconds for stage in missing(config.load("laptop"))) / 60
+def refusal(profile: Profile, split: str = SPLIT) -> str:
+    """Why a profile that reads a record cannot solve under a split, and what does."""
+    why = f"profile {profile.name!r} never trains, and no planner or operation experts are shipped for this"
+    trainers = {name: config.load(name) for name in ("laptop", "full")}
+    able = [name for name, p in trainers.items() if p.decomposer.seeds.get(split) and p.operations.seeds.get(split)]
+    if not able:
+        return f"{why}; no profile trains both for split {split!r}, choose another one"
+    minutes = sum(stage.seconds for stage in missing(trainers[able[0]], split=split)) / 60
     cost = f"trains for about {minutes:.0f} min, once" if minutes >= 1 else "is trained already"
-    return (
-        f"profile {profile.name!r} never trains, and no planner or operation experts are shipped for this; "
-        f"`--profile laptop` {cost}, `--profile smoke` shows the machinery in seconds"
-    )
+    return f"{why}; `--profile {able[0]}` {cost}, `--profile smoke` shows the machinery in seconds"
 
 
 def _check(
@@ -144,13 +146,13 @@ def _check_shipped(
     profile: Profile, domain: str, planners: Sequence[str], executors: Sequence[str], split: str, seed: int
 ) -> None:
     if TRAINED in planners and not _planner_entry(split, seed):
-        raise FileNotFoundError(refusal(profile))
+        raise FileNotFoundError(refusal(profile, split))
     for name in executors:
         entry = None if name == SYMBOLIC else _entry(domain, split, seed, _group(name))
         if name != SYMBOLIC and (entry is None or name not in _index()[entry]["methods"]):
             there = methods_of(profile, domain, split, seed)
             if there == (SYMBOLIC,):
-                raise FileNotFoundError(refusal(profile))
+                raise FileNotFoundError(refusal(profile, split))
             raise ValueError(f"method {name!r} is not shipped for {domain} steps; valid methods: {', '.join(there)}")
 
 

@@ -12,9 +12,10 @@ from redlib.sparse.serving import PRICE
 NAMES = {
     "memory_gb": "memory (MB)",
     "tokens_per_second": "tokens per second",
-    "cost_per_million": "cost per million tokens",
+    "cost_per_million": "cost ($ per million tokens)",
     "loss": "held-out loss",
     "good": "good enough",
+    "compared": "compared by",
 }
 
 
@@ -33,7 +34,7 @@ class RecommendationWidget(ipywidgets.VBox):
             "batch": ipywidgets.SelectionSlider(options=batches, value=batches[0]),
             "limit": ipywidgets.FloatLogSlider(1.2 * most, base=10, min=-2, max=4, step=0.02, readout_format=".3g"),
         }
-        labels = {"price": "price of an hour", "batch": "requests at a time", "limit": "memory limit (MB)"}
+        labels = {"price": "price of an hour ($)", "batch": "requests at a time", "limit": "memory limit (MB)"}
         for name, slider in self.sliders.items():
             slider.description = labels[name]
             slider.layout.width, slider.style.description_width = "460px", "150px"
@@ -59,7 +60,7 @@ def as_html(options: pd.DataFrame, batch: int, limit_gb: float, price: float) ->
     forms = {
         NAMES["memory_gb"]: "{:.3f}".format,
         NAMES["tokens_per_second"]: "{:,.0f}".format,
-        NAMES["cost_per_million"]: "{:.4g}".format,
+        NAMES["cost_per_million"]: "{:.3g}".format,
         NAMES["loss"]: "{:.3f}".format,
     }
     sentence = html.escape(said(table, batch, limit_gb, price))

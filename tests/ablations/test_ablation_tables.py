@@ -206,6 +206,7 @@ def test_a_figure_names_every_run_with_its_parameters(made):
         assert len(fig.axes) == 4
     assert figures.setting_name("arm=router_answer,balance=0.5") == "router trained on the answer, load loss x 0.5"
     assert figures.setting_name("arm=softmax_moe") == "softmax mixture"
+    assert figures.setting_name("layer=4,pooling=last") == "hidden state 4, last token"
     with pytest.raises(LookupError, match="question=depth"):
         figures.draw_ablation(frame, "depth", "smoke")
 
@@ -222,5 +223,15 @@ def test_a_question_is_told_run_by_run_and_change_by_change(made):
         changes = results.select(rows, metric="value_accuracy_change", split="structure")
         assert said.count("\n- ") == len(changes)
         assert all(figures.setting_name(changed) in said for changed in changes["changed"])
+        assert "Seeds" not in said
     with pytest.raises(LookupError, match="question=depth"):
         figures.tell_ablation(frame, "depth")
+
+
+def test_runs_of_unequal_numbers_of_seeds_are_said_to_be_so(made):
+    _, frame, _ = made
+    question, more = frame["question"].iloc[0], frame[(frame["x"] == 0) & (frame["seed"] != "all")]
+    cells, said = figures.tell_ablation(pd.concat([frame, more.assign(seed="7")]), question)
+    assert "\n\nSeeds: " in said
+    assert "of RED as it is; " in said
+    assert cells.map(lambda cell: "(n = " in cell).all(axis=None)

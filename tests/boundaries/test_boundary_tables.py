@@ -79,12 +79,18 @@ def test_figures_have_a_panel_for_each_thing_they_compare(profile):
     assert len(figures.draw_accuracy_by_value(sweep, space, "smoke", methods=["red"]).axes) == 2
     zoom = figures.draw_boundary_zoom(sweep, space, "smoke")
     assert [ax.get_title() for ax in zoom.axes[: space.K - 1]] == ["20 / 21", "40 / 41", "60 / 61", "80 / 81"]
-    assert len(figures.draw_smoothness(smooth, "smoke").axes) == 4
+    shapes = figures.draw_smoothness(smooth, "smoke").axes
+    assert len(shapes) == 4
+    assert {ax.get_xscale() for ax in shapes} == {"symlog"}
     below = figures.draw_smoothness(smooth, "smoke", below="red", metrics=["backtrack"])
     assert len(below.axes[0].get_yticks()) == len(models.METHODS) - 1
     spaces = {"task1": space, "task2": task2.labels(profile)}
     maps = figures.draw_pair_maps(table(profile, "operand_maps"), spaces, "smoke", methods=["red", "global_head"])
     assert len(maps.axes) == 2 * 2 + 1  # and the colour bar
+    routes = figures.draw_pair_maps(
+        table(profile, "operand_maps_entropy"), spaces, "smoke", methods=["red"], metric="weight_entropy"
+    )
+    assert routes.axes[-1].get_ylim() == (0, 1), "a share of the largest"
     with pytest.raises(LookupError, match="no row with method=planner"):
         figures.draw_pair_maps(table(profile, "operand_maps"), spaces, "smoke", methods=["planner"])
 

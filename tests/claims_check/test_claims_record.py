@@ -11,7 +11,7 @@ from verdicts import numbers
 
 from redlib import claims, config, figures, paths, results
 from redlib.claims.deciding import CONTRADICTED, EXCEEDED, MISSED, ONLY, REPRODUCED, UNTESTED
-from redlib.claims.judging import FAILS, HOLDS
+from redlib.claims.judging import FAILS, HOLDS, OPEN
 from redlib.study import judged, readme
 from redlib.study.answers import WAITING
 from redlib.study.notebooks import Notebook
@@ -153,18 +153,46 @@ def test_the_published_columns_are_columns_of_the_verdicts():
     assert set(CLAIMS) <= set(claims.CHECKED)
 
 
-def test_epochs_are_compared_as_the_source_compares_them():
-    first = pd.DataFrame([{"variant": "chosen", "value": 20.0, "low": 3, "high": 40, "n": 25}])
-    about = {"method": "experts", "metric": "best_epoch", "group": "all", "seed": "all", "split": "structure"}
-    second = first.assign(variant="operations/chosen", value=10.0)
-    found = claims.epoch_verdicts(
-        first.assign(**about), second.assign(**about), "operations/chosen", "chosen", "structure"
+def epochs(variant: str, run: float, best: float) -> pd.DataFrame:
+    about = {"method": "experts", "group": "all", "seed": "all", "split": "structure", "variant": variant}
+    lines = [
+        about | {"metric": m, "value": v, "low": 3, "high": 40, "n": 25}
+        for m, v in (("epochs_run", run), ("best_epoch", best))
+    ]
+    return pd.DataFrame(lines)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdicts"),
+    [((30, 20), (18, 10), [HOLDS] * 3), ((18, 5), (30, 10), [FAILS] * 3), ((30, 9), (18, 10), [HOLDS, HOLDS, FAILS])],
+)
+def test_epochs_are_judged_as_the_source_describes_them(first, second, verdicts):
+    where = ("operations/chosen", "chosen", "structure")
+    found = claims.epoch_verdicts(epochs("chosen", *first), epochs("operations/chosen", *second), *where, 40)
+    assert found["verdict"].tolist() == verdicts
+
+
+def accuracy(variant: str, value: float, **about) -> pd.DataFrame:
+    at = {"seed": "all", "part": "test", "group": "all", "method": "red", "metric": "value_accuracy"}
+    return pd.DataFrame([at | {"variant": variant, "split": "text", "value": value} | about]).assign(
+        low=value - 0.02, high=value + 0.02, n=100
     )
-    assert found["verdict"].tolist() == [HOLDS]
-    found = claims.epoch_verdicts(
-        first.assign(**about, value=5.0), second.assign(**about), "operations/chosen", "chosen", "structure"
-    )
-    assert found["verdict"].tolist() == [FAILS]
+
+
+def test_experiments_are_set_beside_each_other():
+    def verdict(found: pd.DataFrame) -> str:
+        return found["verdict"].item()
+
+    sums, chains = accuracy("chosen", 0.6), accuracy("operations/chosen", 0.1)
+    assert verdict(claims.harder_verdicts(sums, chains, "operations/chosen", "text")) == HOLDS
+    assert verdict(claims.harder_verdicts(sums, chains.assign(low=0.7, high=0.8), "operations/chosen", "text")) == FAILS
+    for value, expected in ((0.9, HOLDS), (0.3, FAILS), (0.55, OPEN)):
+        given = accuracy("closed/gold", value)
+        assert verdict(claims.bottleneck_verdicts(chains, given, "closed/gold", "text")) == expected
+    load = [accuracy("chosen", v, method=m, metric="load_kl_true") for m, v in (("red", 0.05), ("softmax_moe", 0.2))]
+    assert verdict(claims.usage_verdicts(pd.concat(load), "chosen", "text")) == HOLDS
+    with pytest.raises(LookupError):
+        claims.harder_verdicts(sums, chains, "operations/source", "text")
 
 
 # ---- publishing --------------------------------------------------------------------------------------------------

@@ -107,6 +107,16 @@ def test_the_symbolic_planner_is_right_on_every_record(records):
         ("7 / 8", "unknown operator '/'"),
         ("What is half of 12 plus 3?", "unknown operator 'half'"),
         ("3 plus 4<|pad|>", "unknown operator '<'"),
+        ("7 x 8 plus 2", "unknown operator 'x'"),
+        ("12 mod 5 plus 3", "unknown operator 'mod'"),
+        ("7 over 2 plus 1", "unknown operator 'over'"),
+        ("multiplying 3 by 4 plus 2", "unknown operator 'multiplying'"),
+        ("dividing 8 by 2, add 1", "unknown operator 'dividing'"),
+        ("halve 12 plus 3", "unknown operator 'halve'"),
+        ("5² plus 3", "unknown operator '²'"),
+        ("5! plus 3", "unknown operator '!'"),
+        ("12 - (5 + 9)", r"has the parenthesis '\(5 \+ 9\)'"),
+        ("12 plus 7 8", "has no operator between the numbers of '7 8'"),
         ("What about 7 and 8?", "names no operator"),
         ("1 + 2 + 3 + 4 + 5 + 6", "has 5 operations; the planner writes at most 4"),
         ("101 plus 2", "has the number 101; the planner writes numbers from 0 to 100"),
@@ -125,5 +135,6 @@ def test_no_rendered_text_is_refused(random_planner, records):
     for text in records["expr"]:
         decomposer.check(text, MOST, LARGEST)
         assert phrasing.numbers(text)
-    decomposer.check("3+4-5", MOST, LARGEST)
+    for text in ("3+4-5", "(3 + 4) - 5", "What is 3 plus 4!", "Take 12, then minus 5"):
+        decomposer.check(text, MOST, LARGEST)
     assert random_planner.decompose("Take 3 and throw in plus 4").program is not None, "unknown words are tried"

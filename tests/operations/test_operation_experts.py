@@ -11,11 +11,11 @@ from sklearn.metrics import f1_score
 from redlib import config, evaluation, features, results, study, training
 from redlib.datasets import steps
 from redlib.execution import as_steps, encode, run
-from redlib.expressions import OPERATORS
+from redlib.expressions import OPERATORS, Expression
 from redlib.models.executors import BY_RANGE, EXECUTORS, ORACLE, executor
 from redlib.programs import SIGN, Program
 from redlib.study import execution, execution_tables, methods, operations, separate
-from redlib.study.data import open_backbone
+from redlib.study.data import open_backbone, read_pool
 from redlib.study.settings import Data
 
 
@@ -125,6 +125,33 @@ def test_answers_can_be_evaluated_and_the_ceiling_is_always_right(answers, profi
     for group, rows in (("all", asked), *((f"ops={n}", asked[asked["operations"] == n]) for n in (2, 3, 4))):
         wanted = f1_score(rows["range"], rows["predicted_range"], labels=sorted(set(rows["range"])), average="macro")
         assert results.pick(scores, group=group, **keys)["value"] == pytest.approx(wanted)
+
+
+def test_a_planners_programs_are_executed_by_the_experts_of_every_seed(made, answers, profile):
+    chains = read_pool(operations.chains(profile, "closed").folder).iloc[:12]
+    gold = [Program.from_expression(Expression.read(text)).text for text in chains["expression"]]
+    said = chains[execution.ITEMS].assign(
+        text=chains["text"], program=gold, predicted_program=["no program", *gold[1:]]
+    )
+    said = said.assign(method=execution.PLANNER, part="test", seed=0, step_probabilities=[[1.0]] * len(said))
+
+    def write(stage, out):
+        said.to_parquet(out / "predictions.parquet")
+
+    arm = execution.Arm("closed", "closed", "structure", "predicted")
+    planned = execution_tables.Stage("a planner's programs", 1, {}, write, {})
+    read = execution.inputs(profile, {execution.asks("structure", "closed"): planned}, ["structure"])
+    for stage in read.values():
+        stage.run(lambda line: None)
+    found = execution.answers(profile, arm, execution_tables.Stage("holder", 1, {}, lambda stage, out: None, read))
+    both, symbolic = found[found["method"] == "red"], found[found["method"] == execution.SYMBOLIC]
+    assert both.groupby("seed").size().tolist() == [12, 12]
+    for seed, rows in both.groupby("seed"):
+        known = answers[(answers["seed"] == seed) & (answers["method"] == "red")].set_index("row")
+        assert rows["predicted_value"].tolist()[1:] == known.loc[rows["row"][1:], "predicted_value"].tolist()
+        assert rows["kind"].iloc[0] == "planner"
+    readable = symbolic["row"] != chains["row"].iloc[0]
+    assert not symbolic["flagged"][readable].any(), "arithmetic knows every step"
 
 
 def test_the_budget_of_every_executor_adds_up(answers):

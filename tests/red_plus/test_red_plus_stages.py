@@ -157,6 +157,8 @@ def test_a_classifier_of_another_label_space_and_a_boundary_outside_the_trunk_ar
         ("task2", {"red_plus.task2.pooling": "last"}, "pooling must be mean, got last"),
         ("task1", {"red_plus.task1.ending": "turns"}, "without light layers red_plus of task1 has nothing for `turns`"),
         ("task1", {"red_plus.task1.base.optimiser": "muon"}, "has nothing for `turns` or Muon; set layers"),
+        ("task1", {"red_plus.task1.groups": 10}, "groups 10 and readout fourier are tried by the table red_plus_parts"),
+        ("task2", {"red_plus.task2.readout": "digits"}, "groups None and readout digits are tried by the table"),
     ],
 )
 def test_a_form_that_cannot_be_is_refused(task, overrides, said):

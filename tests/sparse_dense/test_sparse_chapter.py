@@ -1,4 +1,4 @@
-"""Sparse mixtures against the source: its table, the recommendation, the chapter's tables, figures and benchmark."""
+"""Sparse against dense: the document's table, the recommendation, the chapter's tables, figures and benchmark."""
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,11 @@ from redlib.widgets import RecommendationWidget
 SPARSE = {"sparse.seeds": 1, "sparse.specialists": [3], "sparse.pretrained": ["tiny"]}
 
 
-# ---- the source's table ------------------------------------------------------------------------------------------
+# ---- the document's table ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("rate", "reported"), [(2308, 0.063), (5827, 0.025), (1798, 0.081)])
-def test_one_price_gives_the_three_costs_of_the_source(rate, reported):
+def test_one_price_gives_the_three_costs_of_the_document(rate, reported):
     assert round(serving.cost_per_million(rate, serving.PRICE), 3) == reported
 
 
@@ -35,7 +35,9 @@ def test_the_fifteen_numbers_and_the_percentages_are_claims():
     shares = source.percentages(table)
     assert shares["reported"].tolist() == [22, 69, 82, 28, 3, 5]
     assert ((shares["computed"] - shares["reported"]).abs() < 1).all()
-    assert len(source.corrections(table)) == 6
+    corrected = source.corrections(table).set_index("line")
+    assert len(corrected) == 6
+    assert corrected.loc["cost per million tokens ($)", "reported"] == "0.063, 0.025, 0.081"
 
 
 # ---- the recommendation ------------------------------------------------------------------------------------------
@@ -49,6 +51,7 @@ OPTIONS = pd.DataFrame(
         "tokens_per_second": [400.0, 100.0, 200.0, 900.0],
         "loss": [2.0, 1.0, 1.02, np.nan],
         "loss_low": [1.9, 0.95, 0.99, np.nan],
+        "loss_high": [2.1, 1.05, 1.05, np.nan],
     }
 )
 
@@ -62,6 +65,23 @@ def test_the_cheapest_that_fits_and_is_good_is_recommended():
     nothing = recommend.recommend(OPTIONS, 8, 0.5, 3.6)
     assert not nothing["choice"].any()
     assert "no model with a measured loss fits" in recommend.said(nothing, 8, 0.5, 3.6)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "choice", "compared"),
+    [
+        ([0.9, np.nan, 0.001, np.nan], "large", "the best"),  # their intervals overlap, and yet they differ
+        ([-0.1, np.nan, 0.001, np.nan], "small", "paired difference"),  # apart, and yet they do not
+        ([np.nan] * 4, "thin", "intervals"),
+    ],
+)
+def test_a_paired_difference_decides_where_there_is_one_and_overlap_where_there_is_none(gaps, choice, compared):
+    table = recommend.recommend(OPTIONS.assign(above_large=gaps), 8, 5.0, 3.6)
+    chosen = table[table["choice"]].iloc[0]
+    assert (chosen["model"], chosen["compared"]) == (choice, compared)
+    assert not table.loc[table["model"] == "given", "good"].any(), "nobody measured its loss"
+    by = "" if choice == "large" else f" (by {compared})"
+    assert recommend.said(table, 8, 5.0, 3.6).endswith(f"the best of those that fit{by}.")
 
 
 @given(st.floats(0.01, 100), st.floats(0.1, 10), st.floats(0.1, 10))
@@ -80,14 +100,14 @@ def test_limits_and_batches_that_cannot_be_are_refused():
 
 def test_the_widget_redraws_the_recommendation_and_says_what_is_not_possible():
     widget = RecommendationWidget(OPTIONS, 3.6)
-    assert "thin, at 5 per million tokens" in widget.table.value
+    assert "thin, at $5 per million tokens" in widget.table.value
     widget.sliders["limit"].value = 2_000
-    assert "small, at 2.5 per million tokens" in widget.table.value
+    assert "small, at $2.5 per million tokens" in widget.table.value
     widget.sliders["price"].value = 0.0
     assert "a price per hour must be positive, got 0.0" in widget.table.value
     assert "<table" not in widget.table.value
     widget.sliders["price"].value = 7.2
-    assert "small, at 5 per million tokens" in widget.table.value
+    assert "small, at $5 per million tokens" in widget.table.value
 
 
 # ---- the chapter's tables, figures and benchmark -----------------------------------------------------------------
@@ -130,6 +150,12 @@ def test_every_root_cause_and_recommendation_gets_a_verdict(tables):
     options = source.options(made["quality"], made["serving"])
     assert set(options["batch"]) == set(profile.sparse.batches)
     assert options.loc[options["loss"].isna(), "model"].unique().tolist() == ["tiny"], "the one that was not trained"
+    rows = made["quality"]
+    gap = rows[(rows["metric"] == "loss_minus_dense_a") & (rows["group"] == "all")].set_index("method")
+    here = options.drop_duplicates("model").set_index("model")
+    assert here.loc["moe_top2", "above_dense_a"] == gap.loc["moe_top2", "low"]
+    assert here.loc["dense_a", "above_moe_top2"] == -gap.loc["moe_top2", "high"], "the same difference turned round"
+    assert np.isnan(here.loc["dense_a", "above_dense_a"])
 
 
 def test_a_pretrained_model_is_measured_where_it_is_at_hand_and_the_profiles_own_always(monkeypatch):

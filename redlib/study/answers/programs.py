@@ -7,6 +7,7 @@ from redlib.results import cell, difference, direction, pick, select
 from redlib.study.ablations import TASKS
 from redlib.study.answers.reading import AT, NEW, VALUE, Tables, begin, costliest
 from redlib.study.planner import METHODS
+from redlib.study.tables import available
 
 FAULTS = {  # how an answer can be wrong (`execution.KINDS`)
     "planner": "a wrong program",
@@ -71,14 +72,19 @@ def modularity(t: Tables) -> str:
     return (
         f"{begin(NEW)} an expert that is removed costs its own range measurably in {(own & loses).sum()} of "
         f"{own.sum()} cases, another range in {(~own & loses).sum()} of {(~own).sum()}. "
-        f"Of {len(signs)} other experts in the place of one, measurably worse are {signs.count(-1)}, "
-        f"better {signs.count(1)}; an expert that is added for subtractions gets {cell(gets)} of them right, and "
+        f"Of {len(signs)} other experts in the place of one, {_are(signs.count(-1))} measurably worse and "
+        f"{_are(signs.count(1))} better; an expert that is added for subtractions gets {cell(gets)} of them right, and "
         f"changes the value accuracy on sums by {cell(costs)}."
     )
 
 
+def _are(count: int) -> str:
+    return f"{count or 'none'} {'is' if count < 2 else 'are'}"
+
+
 def ablations(t: Tables) -> str:
-    """Which single change costs most and which gains most, and how many make no difference, for both tasks."""
+    """Which single change costs most and which gains most, and how many make no difference, for both tasks; and one
+    expert with more texts."""
     rows = t.rows("ablations", seed="all", split="structure")
     red = set(rows.loc[rows["x"] == 0, "variant"])
     said = []
@@ -89,10 +95,22 @@ def ablations(t: Tables) -> str:
         best = own.loc[own["value"].idxmax()]
         gains = f", {_changed(best)} gains most, {cell(best)}" if best["low"] > 0 else ""
         said.append(
-            f"{begin(PLACES[task])}, of {len(own)} single changes, {costliest(own, _changed)}{gains}; {free} "
-            "make no measurable difference"
+            f"{PLACES[task]} {costliest(own, _changed)}{gains}; {free} of {len(own)} changes are not measurable"
         )
-    return f"{'. '.join(said)}; every run has {t.profile.ablations.rows:,} texts."
+    first, second = said
+    return f"With {t.profile.ablations.rows:,} texts, {first}. {begin(second)}{_one_expert(t)}."
+
+
+def _one_expert(t: Tables) -> str:
+    """How one expert for all sums stands with the texts of Task 1, where chapter 18 has asked."""
+    if 1 not in t.profile.modularity.ranges or not available(t.profile, "modularity_ranges"):
+        return ""
+    at = {"seed": "all", "group": "all", "split": "structure", "variant": "chosen/same=rank", "method": "K=1"}
+    change = t.row("modularity_ranges", **at, metric=f"{VALUE}_change")
+    return (
+        f"; {NEW} with {t.profile.task1.rows:,} texts (chapter 18), "
+        f"{difference(change, 'one expert for everything', 'RED')}"
+    )
 
 
 def _changed(row: pd.Series) -> str:

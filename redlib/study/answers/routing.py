@@ -8,12 +8,18 @@ from redlib import claims, evaluation, figures, routing
 from redlib.figures.fair import LABELS
 from redlib.models.arms import PATH
 from redlib.phrasing import FIRST
-from redlib.results import cell, difference, direction, pick, select
+from redlib.results import cell, difference, direction, listed, pick, select
 from redlib.study import fair
 from redlib.study.answers.reading import CHOSEN, NEW, ROUTER, UNSEEN, VALUE, Tables, begin
-from redlib.study.arithmetic_tables import ADDITIONS
+from redlib.study.arithmetic_tables import ADDITIONS, TENS, UNITS
 
 HEAVY = "single_heavy/chosen"
+PROBED = {TENS: "the tens digit", UNITS: "the units digit", "range": "the range"}
+FOLLOWS = {
+    0: "RED's errors do not measurably follow linear probes of {}",
+    1: "RED's value is right more often where a linear probe is right about {}",
+    -1: "RED's value is right less often where a linear probe is right about {}",
+}
 SMOOTHER = {-1: "RED is smoother", 1: "the mixture is smoother", 0: "no measurable difference"}
 
 
@@ -91,23 +97,30 @@ def boundaries(t: Tables) -> str:
 
 
 def arithmetic(t: Tables) -> str:
-    """What can be read from the state that RED reads, and whether its errors follow."""
+    """What can be read from the state that RED reads, and whether its errors follow from it."""
     depth = t.profile.chosen.layer
     read = t.rows("arithmetic_probes", metric="accuracy", variant=ADDITIONS, layer=depth, site="pooled")
     operand, value = (pick(read, target=target, method="linear") for target in (FIRST, "value"))
     deep = pick(read, target="value", method="mlp")
-    linked = t.read("arithmetic_agreement")
-    link = linked[(linked["target"] == "value") & (linked["metric"] == "value_link")]
-    rarely = "right" if pick(linked, target="value", metric="probe_accuracy")["value"] < 0.5 else "wrong"
-    follows = (
-        difference(link.iloc[0], "value accuracy where a linear probe reads the value", "that where it does not")
-        + f" (it reads {rarely} on {link.iloc[0]['n']:,.0f} questions)"
-        if len(link)
-        else "errors cannot be set beside a linear probe of the value, which is right or wrong everywhere"
-    )
     return (
         f"From RED's features a linear map reads the first operand in {cell(operand, 2)} and the value in "
-        f"{cell(value, 2)}, a 2-layer probe the value in {cell(deep, 2)}. RED's {follows}."
+        f"{cell(value, 2)}, a 2-layer probe the value in {cell(deep, 2)}. {_follow(t.read('arithmetic_agreement'))}."
+    )
+
+
+def _follow(linked: pd.DataFrame) -> str:
+    """Whether RED's errors follow linear probes of both digits and of the range, on the same questions."""
+    links = linked[linked["metric"] == "value_link"].set_index("target")
+    found: dict[int, list[str]] = {sign: [] for sign in FOLLOWS}
+    for target, name in PROBED.items():
+        if target in links.index:
+            row = links.loc[target]
+            found[direction(row)].append(f"{name} ({cell(row)}, n = {row['n']:,.0f})")
+    said = [words.format(listed(found[sign])) for sign, words in FOLLOWS.items() if found[sign]]
+    if not said:
+        return "RED's errors cannot be set beside linear probes, which are right or wrong everywhere"
+    return (
+        f"{'; '.join(said)}; in parentheses: value accuracy where the probe is right minus where not, n the rarer side"
     )
 
 

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from redlib import claims, datasets
-from redlib.results import cell, difference, standing
+from redlib import claims, datasets, figures
+from redlib.results import cell, difference, listed, standing
 from redlib.study import task1, task2
 from redlib.study.answers.reading import (
     BELOW,
@@ -21,6 +21,8 @@ from redlib.study.answers.reading import (
     best,
     hold,
 )
+
+SUBTRACTING = ["pattern=subtraction", "pattern=mixed"]
 
 
 def start_here(t: Tables) -> str:
@@ -123,13 +125,20 @@ def task1_claims(t: Tables) -> str:
     scores, bias, labels = t.read("task1"), t.read("task1_bias"), task1.labels(t.profile)
     found = {split: claims.verdicts(scores, bias, labels, "chosen", split) for split in ("structure", "text")}
     return (
-        f"Of the source's {len(found['structure'])} conclusions about Task 1, {hold(found['structure'])} {NEW}. "
-        f"{begin(KNOWN)}, {hold(found['text'])}."
+        f"Of the source's {len(found['structure'])} conclusions about Task 1, {hold(found['structure'])} {NEW}"
+        f"{_bare(found['structure'])}. {begin(KNOWN)}, {hold(found['text'])}{_bare(found['text'])}."
     )
 
 
+def _bare(found: pd.DataFrame) -> str:
+    """How many of the conclusions that hold do so by a test without an interval, as the end of a sentence."""
+    holding = found[found["verdict"] == claims.HOLDS]
+    bare = holding["test"].str.contains("no interval").sum()
+    return f"; {bare} of those that hold {'has' if bare == 1 else 'have'} no interval" if bare else ""
+
+
 def task2_claims(t: Tables) -> str:
-    """How many conclusions on Task 2 hold, and RED on chains."""
+    """How many conclusions on Task 2 hold, RED on chains, and RED that has seen additions alone."""
     found = claims.task2_verdicts(t.read("task2"), task2.labels(t.profile), CHAINS["variant"], CHAINS["split"])
     values = t.rows("task2", **CHAINS, metric=VALUE)
     own, rival = best(values[values["method"] == "red"]), best(values, "red", "oracle_experts")
@@ -137,8 +146,16 @@ def task2_claims(t: Tables) -> str:
     return (
         f"Of the source's {len(found)} conclusions about Task 2, {hold(found)} on unseen chains. "
         f"RED gets {cell(own)} of their values right; the best other method is `{rival['method']}`: "
-        f"{difference(gap, 'RED', 'it')}."
+        f"{difference(gap, 'RED', 'it')}; {_carried_over(t)}."
     )
+
+
+def _carried_over(t: Tables) -> str:
+    """What RED of Task 1, experts and router, does with chains that subtract."""
+    at = CHAINS | {"variant": f"{CHAINS['variant']}/experts=task1,router=task1"}
+    rows = t.rows("task2_transfer", **at | {"group": SUBTRACTING}, method="red", metric=VALUE).set_index("group")
+    parts = (f"{cell(row, n=True)} of those with {figures.kind_name(group)}" for group, row in rows.iterrows())
+    return f"RED of Task 1, whose experts saw additions alone, gets right {listed(parts)}"
 
 
 def _both_splits(t: Tables, method: str) -> tuple[pd.Series, pd.Series]:

@@ -54,11 +54,14 @@ def predictions_stage(profile: Profile, split: str, chains: str) -> Stage:
 
     config = {"methods": list(planner.METHODS), "split": split, "seeds": len(seeds), "sure": planner.SURE}
     seconds = 5 + len(seeds) * texts.config["rows"] * 0.15
-    return Stage(f"planner predictions ({split}, {chains} chains)", 1, config, make, inputs, seconds)
+    return Stage(f"planner predictions ({split}, {chains} chains)", 2, config, make, inputs, seconds)
 
 
 def unseen(asked: pd.DataFrame, records: pd.DataFrame, split: str, seed: int) -> np.ndarray:
-    """Which of the rows asked share no text, or for the split `structure` no structure, with a planner's training."""
+    """Which of the rows asked are new to a planner in the sense of its split: of wordings held out (`phrasing`), or of
+    no text (`text`) or structure (`structure`) in its training."""
+    if split == "phrasing":
+        return (asked["group"] == datasets.held_out(seed)).to_numpy()
     by = "structure" if split == "structure" else "text"
     train = records.iloc[planner.parts_of(records, split, seed)["train"]]
     return ~asked[by].isin(set(train[by])).to_numpy()

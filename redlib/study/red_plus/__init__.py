@@ -36,6 +36,11 @@ def form(profile: Profile, task: str) -> PlusForm:
         raise ValueError(f"red_plus of {task} keeps its trunk frozen; tuned_layers must be 0, got {found.tuned_layers}")
     if found.layers and found.pooling != "mean":
         raise ValueError(f"light layers read every token; pooling must be mean, got {found.pooling}")
+    if found.groups is not None or found.readout != "fourier":
+        raise ValueError(
+            f"red_plus of {task} has an expert a range and the readout fourier; groups {found.groups} and readout "
+            f"{found.readout} are tried by the table red_plus_parts alone (red_plus.parts.experts, .readouts)"
+        )
     if not found.layers and (found.ending, found.base.optimiser) != ("mean", "adamw"):
         raise ValueError(f"without light layers red_plus of {task} has nothing for `turns` or Muon; set layers")
     return found

@@ -114,7 +114,8 @@ def narrow_stage(profile: Profile) -> Stage:
 
 
 def _wide_rows(profile: Profile, stage: Stage) -> pd.DataFrame:
-    """Accuracies by variant and by what is larger than in Task 1: no number, an operand, the value."""
+    """Accuracies by variant and by what is larger than in Task 1: no number (of pairs that the narrow training has not
+    seen), an operand, the value."""
     t, names = profile.task1, list(stage.inputs)
     frames = {}
     for variant in (name for name in names if name.startswith(("rows=", "trained="))):
@@ -126,7 +127,7 @@ def _wide_rows(profile: Profile, stage: Stage) -> pd.DataFrame:
     largest = np.array([max(Expression.read(text).terms) for text in pool["expression"]])[items["row"]]
     above = items["value"].to_numpy() > t.hi
     beyond = ~above & (largest > t.operands[1])
-    groups = {"larger=none": ~above & ~beyond, "larger=operand": beyond, "larger=value": above}
+    groups = {"larger=none": ~above & ~beyond & _new(profile, items), "larger=operand": beyond, "larger=value": above}
     hits = {key: _right(frame) for key, frame in frames.items()}
     added = {
         ((variant, METHODS[0]), f"{metric}_added"): tuple(((variant, method), metric) for method in METHODS)
@@ -135,6 +136,13 @@ def _wide_rows(profile: Profile, stage: Stage) -> pd.DataFrame:
     }
     found = shares(items, hits, ("variant", "method"), groups, added, profile.bootstrap)
     return found.assign(variant=f"{WIDE}/" + found["variant"], task="task1")
+
+
+def _new(profile: Profile, items: pd.DataFrame) -> np.ndarray:
+    """Which items (n,), of several seeds, are of pairs that the narrow training of their seed does not hold."""
+    data = Data(red_plus.setting(profile, "task1", "structure"))
+    known = [set(data.pool["structure"].iloc[rows]) for rows in data.rows["train"]]
+    return np.array([pair not in known[seed] for pair, seed in zip(items["structure"], items["seed"], strict=True)])
 
 
 def _right(frame: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -148,8 +156,8 @@ def beyond_tables(profile: Profile) -> Stage:
     Task 2, variant longer/chosen: chains of five and six operations, by number and by operators; longer_than_training,
     the share of them with more tokens than any training text, and too_long, with more than there are positions (counted
     as wrong). Task 1, variants wide/trained=narrow and wide/rows=N:
-    additions of larger operands by what is larger than in Task 1 (groups larger=...), <metric>_added is red_plus minus
-    its base.
+    additions of larger operands by what is larger than in Task 1 (groups larger=..., in none of them a pair that
+    training has seen), <metric>_added is red_plus minus its base.
     """
     s = red_plus.setting(profile, "task2", "structure")
     wide = {name: red_plus.predictions_stage(made) for name, made in wide_settings(profile).items()}
@@ -165,7 +173,7 @@ def beyond_tables(profile: Profile) -> Stage:
         found = pd.concat([longer.drop(columns="run"), *(fill(o, split="structure", part="test") for o in others)])
         save(profile, stage, out, {"red_plus_beyond": found})
 
-    return Stage("red_plus beyond tables", 1, {"resamples": profile.bootstrap}, make, inputs, 10)
+    return Stage("red_plus beyond tables", 2, {"resamples": profile.bootstrap}, make, inputs, 10)
 
 
 def _lengths(s: Setting, longer: Stage) -> pd.DataFrame:

@@ -96,7 +96,7 @@ def main_tables(profile: Profile) -> Stage:
     }
     seconds = 5 + len(wanted) * profile.operations.chains * max(profile.operations.seeds.values()) * 3e-3
     return Stage(
-        "red_plus execution", 1, config, make, execution.inputs(profile, planned, splits(profile)) | extra, seconds
+        "red_plus execution", 2, config, make, execution.inputs(profile, planned, splits(profile)) | extra, seconds
     )
 
 
