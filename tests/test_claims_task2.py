@@ -53,6 +53,7 @@ def test_claims_about_task2_hold_where_the_numbers_are_as_the_source_says():
     for words in ("best of", "as much as", "collapses", "degrades", "best in every", "router is right", "cooperate"):
         assert verdict_of(found, words) == claims.HOLDS, words
     assert verdict_of(found, "every kind of input") == claims.HOLDS
+    assert verdict_of(found, "as far above") == claims.HOLDS
 
 
 def test_claims_about_task2_fail_where_another_method_wins_in_one_range():
