@@ -62,7 +62,7 @@ class Depths(NestedViT):
 
 
 class Grouped(NestedViT):
-    """The source's own variant: attention inside each expert's tokens only, and the smallest expert's merged in pairs.
+    """The nested document's variant: attention inside each expert's tokens only, those of the smallest merged in pairs.
 
     `outputs`: `concatenated` gives every place its token back and averages, `weighted` averages by the probability of
     the expert that a token went to.

@@ -38,7 +38,7 @@ class Chosen(NamedTuple):
 
 
 class Alchemist(nn.Module):
-    """Whole decoders as specialists, and a router that reads the mean embedding of the prompt (the source).
+    """Whole decoders as specialists, and a router that reads the mean embedding of the prompt (the serving document).
 
     Prompts have most words in common: the router reads how an embedding, normed, differs from the running mean of those
     that were trained on. Without this one specialist gets all texts, whatever the load-balance loss.

@@ -1,4 +1,4 @@
-"""Speed and memory as serving benchmarks define them, and the source's own way beside it.
+"""Speed and memory as serving benchmarks define them, and the serving document's own way beside it.
 
 B requests of equal length are answered together, each with a fixed number of new tokens (an end of text is ignored);
 the first token comes out of the prompt's pass, every further one out of a step over one token.
@@ -19,9 +19,9 @@ from redlib.sparse.designs import Design
 from redlib.sparse.models import Alchemist, advance, stored_bytes
 
 Clock = Callable[[], float]
-PRICE = 0.526  # per hour of the machine; the source's own, as its table implies. Set your own.
+PRICE = 0.526  # per hour of the machine; that which the serving document's table implies. Set your own.
 PROTOCOLS = ("serving", "source")
-SOURCE_PROMPTS, SOURCE_TOKENS = 10, 16  # of the source's benchmark
+SOURCE_PROMPTS, SOURCE_TOKENS = 10, 16  # of the serving document's benchmark
 MEASURED = {  # metric -> unit
     "ttft_ms": "ms",
     "itl_ms": "ms",
@@ -154,7 +154,8 @@ def cost_per_million(tokens_per_second: float, price: float = PRICE) -> float:
 
 @torch.no_grad()
 def source_protocol(model: nn.Module, prompts: Sequence[Tensor], clock: Clock = perf_counter) -> dict[str, float]:
-    """The source's numbers as its table can be read: one pass over each prompt (1, T), no warm-up, all specialists run.
+    """Numbers as the serving document's table can be read: one pass over each prompt (1, T), no warm-up, all
+    specialists run.
 
     tokens_per_second counts the prompt's tokens, which are read and not written; first_token_ms is the first pass of
     all; memory_bytes are the weights. The document gives no code: throughput times latency of its table is about one
