@@ -15,7 +15,7 @@ Ending = Literal["mean", "turns"]
 Optimiser = Literal["adamw", "muon"]
 PlusTask = Literal["task1", "task2"]
 PlusQuestion = Literal[
-    *("readout", "depth", "token_layers", "ending", "optimiser", "data", "base_share"),
+    *("readout", "depth", "token_layers", "ending", "optimiser", "weight_decay", "data", "base_share"),
     *("foreign_share", "rank", "adapter", "router_target", "experts"),
 ]
 
@@ -102,7 +102,7 @@ class PlusParts(Config):
     values that are tried beside the form's own, one at a time. Questions of Task 2 but the last five train its base
     again: minutes a value and seed."""
 
-    rows: dict[PlusTask, PositiveInt] = Field({"task1": 16_000, "task2": 32_000}, description="texts of a task")
+    rows: dict[PlusTask, PositiveInt] = Field({"task1": 16_000, "task2": 16_000}, description="texts of a task")
     seeds: int = Field(3, gt=0)
     epochs: dict[PlusTask, PositiveInt] = Field({"task1": 30, "task2": 8}, description="of the base")
     questions: dict[PlusTask, tuple[PlusQuestion, ...]] = Field(
@@ -112,7 +112,7 @@ class PlusParts(Config):
                 *("foreign_share", "rank", "adapter", "router_target", "experts"),
             ),
             "task2": (
-                *("readout", "depth", "token_layers", "ending", "optimiser", "data", "base_share"),
+                *("readout", "depth", "token_layers", "ending", "optimiser", "weight_decay", "data", "base_share"),
                 *("foreign_share", "rank", "adapter", "router_target", "experts"),
             ),
         }
@@ -122,6 +122,7 @@ class PlusParts(Config):
     token_layers: tuple[NonNegativeInt, ...] = (0, 1)
     endings: tuple[Ending, ...] = ("mean", "turns")
     optimisers: tuple[Optimiser, ...] = ("adamw", "muon")
+    weight_decays: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.01, 0.1), description="of the base")
     data: tuple[PositiveInt, ...] = Field((1_600, 3_200, 6_400), description="training rows of all parts")
     base_shares: tuple[Share, ...] = (0.1, 0.5, 1.0)
     foreign_shares: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0, 0.25, 0.5)

@@ -16,6 +16,7 @@ QUESTIONS = {
     "token_layers": "light layers over tokens",
     "ending": "how light layers end",
     "optimiser": "optimiser of the base",
+    "weight_decay": "weight decay of the base",
     "data": "training rows",
     "base_share": "the base's share of them",
     "foreign_share": "an expert's share of other ranges",

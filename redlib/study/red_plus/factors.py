@@ -30,6 +30,7 @@ FIELDS = {  # what a question changes, of the form but for `subset`
     "token_layers": "layers",
     "ending": "ending",
     "optimiser": "optimiser",
+    "weight_decay": "weight_decay",
     "data": "subset",
     "base_share": "base_share",
     "foreign_share": "foreign_share",
@@ -38,6 +39,7 @@ FIELDS = {  # what a question changes, of the form but for `subset`
     "router_target": "router_target",
     "experts": "groups",
 }
+OF_BASE = ("optimiser", "weight_decay")  # fields of the base's training, not of the form
 NAMES = {"subset": "rows", "groups": "experts"}  # of fields, as a table says them
 AS_IT_IS = "as it is"
 
@@ -85,6 +87,7 @@ def _of_question(profile: Profile, task: str, question: str) -> list[Part]:
         "token_layers": asked.token_layers,
         "ending": asked.endings,
         "optimiser": asked.optimisers,
+        "weight_decay": asked.weight_decays,
         "data": asked.data,
         "base_share": asked.base_shares,
         "foreign_share": asked.foreign_shares,
@@ -96,7 +99,7 @@ def _of_question(profile: Profile, task: str, question: str) -> list[Part]:
     field = FIELDS[question]
     room = task1 if task == "task1" else task2
     unset = {"subset": asked.rows[task] * 8 // 10, "groups": room.labels(profile).K}  # a tenth each validates and tests
-    unset |= {"optimiser": form.base.optimiser}
+    unset |= {name: getattr(form.base, name) for name in OF_BASE}
     own = unset.get(field) or getattr(form, field)
     tried = [value for value in values if field == "groups" or value != own]
     found = [Part(task, question, own, 0.0 if isinstance(own, str) else float(own), True)]
@@ -110,8 +113,9 @@ def setting(profile: Profile, part: Part) -> Setting:
     asked, form = profile.red_plus.parts, red_plus.form(profile, part.task)
     epochs, change = asked.epochs[part.task], part.change
     loop = {"max_epochs": epochs, "patience": max(epochs, form.base.patience)}
-    if "optimiser" in change or change.get("layers") == 0:  # a network on pooled features has no hidden layers for Muon
-        loop["optimiser"] = change.pop("optimiser", "adamw")
+    loop |= {name: change.pop(name) for name in OF_BASE if name in change}
+    if change.get("layers") == 0:  # a network on pooled features has no hidden layers for Muon
+        loop["optimiser"] = "adamw"
     pool = (task1 if part.task == "task1" else task2).pool(profile, rows=asked.rows[part.task])
     base = form.base.model_copy(update=loop)
     fields = {"base": base, "seeds": asked.seeds, "pool": pool, "methods": METHODS} | change
