@@ -10,6 +10,7 @@ from redlib import config, paths, results
 from redlib.results.provenance import known_runs
 from redlib.study.notebooks import Notebook
 from redlib.study.publish import END, START, headline, markdown, publish, publish_tables
+from redlib.study.readme import page
 from redlib.study.runner import Runner
 from redlib.study.stage import Stage
 from redlib.study.tables import TABLES
@@ -243,6 +244,17 @@ def test_red_plus_has_its_row_in_the_headline_with_its_own_n():
         ["chosen", "red"],
     ]
     assert table["value, structure"][0].startswith("0.990 [")
+
+
+def test_the_readme_names_every_table_and_machine_of_its_headline(tmp_path):
+    results.write(accuracies(), tmp_path / "task1.csv")
+    own = accuracies().query("variant == 'chosen' and method == 'red'").assign(method="red_plus", run="r2")
+    paths.write_json(tmp_path / "runs.json", {"r1": {"cpu": "one machine"}, "r2": {"cpu": "another"}})
+    alone = page(tmp_path, README, None)
+    assert "task1.csv`. Computed on one machine (" in alone
+    results.write(own, tmp_path / "red_plus.csv")
+    both = page(tmp_path, README, None)
+    assert "task1.csv` and `red_plus.csv`. Computed on another, one machine (" in both
 
 
 def test_the_headline_says_on_what_machine_it_was_computed(finished):

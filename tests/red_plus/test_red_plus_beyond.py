@@ -16,6 +16,7 @@ from redlib.study import red_plus
 from redlib.study.red_plus import beyond as red_plus_beyond
 from redlib.study.red_plus import inside as red_plus_inside
 from redlib.study.red_plus.partitions import partitions
+from redlib.study.settings import Data
 
 quick = settings(max_examples=25)
 LABELS = LabelSpace()
@@ -61,6 +62,21 @@ def test_beyond_the_domain_every_question_is_asked_of_both_and_counted_once(prof
     counts = wide.groupby(["variant", "method"])["n"].sum()
     assert counts.nunique() == 1
     assert set(wide["group"]) == {"larger=none", "larger=operand", "larger=value"}
+
+
+def test_no_pair_among_larger_numbers_was_in_the_narrow_training(profile):
+    own = red_plus.setting(profile, "task1", "structure")
+    data = Data(own)
+    known = set(data.pool["structure"].iloc[data.rows["train"][0]])
+    stage = red_plus_beyond.narrow_stage(profile)
+    asked = pd.read_parquet(stage.run(lambda line: None) / "predictions.parquet").query("method == 'red_plus'")
+    small = np.array([max(map(int, pair.split("+")[1:])) for pair in asked["structure"]]) <= profile.task1.operands[1]
+    seen = asked["structure"].isin(known).to_numpy()
+    assert not seen[~small].any()
+    assert seen[small].any(), "some would have been counted"
+    keys = {"variant": "wide/trained=narrow", "seed": "all", "method": "red_plus", "metric": "value_accuracy"}
+    found = results.pick(made(profile, "red_plus_beyond"), **keys, group="larger=none")
+    assert found["n"] == (small & ~seen).sum()
 
 
 def test_a_text_longer_than_the_positions_is_not_answered_and_counts_as_wrong(profile):
