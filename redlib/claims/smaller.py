@@ -46,7 +46,7 @@ def one_price(_: str) -> Said:
     """Costs as a finding of their own against throughput at one price of an hour."""
     price = implied_price(source_table())
     low, high = price["low"].max(), price["high"].min()
-    return f"one price of {low:.3f} to {high:.3f} an hour gives all three costs", bool(low > high)
+    return f"one price of {low:.3f} to {high:.3f} dollars an hour gives all three costs", bool(low > high)
 
 
 def of_its_formula(claim_id: str) -> Said:

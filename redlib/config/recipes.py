@@ -48,7 +48,9 @@ class LongTraining(Training):
     products: Literal["float32", "bfloat16"] = Field(
         "float32", description="of matrices, while training; bfloat16 (the source, 4.5.5) needs a processor that has it"
     )
-    optimiser: Optimiser = Field("adamw", description="muon: of matrices of hidden layers; the rest has AdamW")
+    optimiser: Optimiser = Field(
+        "adamw", description="muon: of matrices of hidden layers; the rest has AdamW, and no decay"
+    )
 
     @property
     def narrow(self) -> bool:

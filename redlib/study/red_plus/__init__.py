@@ -85,6 +85,7 @@ def base_stage(s: Setting, seed: int) -> Stage:
     config |= {"held_out": datasets.held_out(seed)} if s.split == "phrasing" else {}
     config |= {"readout": s.recipe.readout} if s.recipe.readout != "fourier" else {}
     config |= {"ending": s.recipe.ending} if s.recipe.layers and s.recipe.ending != "mean" else {}
+    config |= {"decay": "of matrices"} if s.recipe.base.by_muon else {}
     config |= {"subset": s.subset} if s.subset else {}
     rows, width = s.pool.config["rows"], s.recipe.width
     seen = (s.subset or 0.8 * rows) * s.recipe.base_share * s.recipe.base.max_epochs
