@@ -10,7 +10,7 @@ from redlib.training.optimiser import Muon, Optimiser
 
 
 def test_muon_turns_a_matrix_evenly_in_all_directions_of_its_gradient_and_adamw_has_the_rest():
-    plan = config.LongTraining(lr=0.5, weight_decay=0.0, optimiser="muon")
+    plan = config.LongTraining(lr=0.5, weight_decay=0.1, optimiser="muon")
     module, plain = Named(MLPBank([3], 8, 6, C)), MLPBank([3], 8, 6, C)
     before = module[0].first.weight.detach()[0].clone()
     generator = torch.Generator().manual_seed(0)
@@ -21,7 +21,7 @@ def test_muon_turns_a_matrix_evenly_in_all_directions_of_its_gradient_and_adamw_
         p.grad, q.grad = gradient.clone(), gradient.clone()
     optimiser.step()
     torch.optim.AdamW(plain.parameters(), lr=0.05, weight_decay=0.0, fused=True).step()
-    step = before - module[0].first.weight.detach()[0]
+    step = before * (1 - 0.05 * 0.1) - module[0].first.weight.detach()[0]
     along = step.T @ gradients[0][0]
     torch.testing.assert_close(along, along.T, atol=0.02 * along.abs().max().item(), rtol=0)  # their polar factor
     assert torch.linalg.eigvalsh((along + along.T) / 2).min() > 0
@@ -29,7 +29,7 @@ def test_muon_turns_a_matrix_evenly_in_all_directions_of_its_gradient_and_adamw_
     assert sizes.max() < 2 * sizes.min()
     assert step.square().mean().sqrt().item() == pytest.approx(0.2 * 0.05, rel=0.2)  # as large as AdamW's usually are
     for p, q in list(zip(module.parameters(), plain.parameters(), strict=True))[1:]:
-        assert torch.equal(p, q)
+        assert torch.equal(p, q), "what AdamW trains beside Muon does not decay"
 
 
 def test_muon_makes_the_steps_of_torchs_own_on_every_member_of_a_stack():
