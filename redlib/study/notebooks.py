@@ -89,7 +89,7 @@ NOTEBOOKS = (
     Notebook(
         "15_routing_inspector",
         "What does RED do with any question, and what would it do if it were routed otherwise?",
-        ("operand_maps",),
+        ("operand_maps", "robustness"),
     ),
     Notebook(
         "16_step_decomposer",
