@@ -18,17 +18,16 @@ class Optimiser:
     """The optimiser of a training for the parameters that are trained.
 
     With `optimiser: muon` the module says which of its parameters are matrices of hidden layers (`matrices()`), of S
-    members (S, n, m). Muon's steps have the size of AdamW's, so both have one learning rate; weights decay where Muon
-    trains them alone, so that a readout may become as sure as it has to. ValueError for a module without matrices.
+    members (S, n, m). Muon's steps have the size of AdamW's, so both have one learning rate; beside it nothing that
+    AdamW trains decays, so that a readout may become as sure as it has to. ValueError for a module without matrices.
     """
 
     def __init__(self, module: nn.Module, parameters: Sequence[Tensor], loop: config.Training):
-        self._lr, settings = loop.lr, {"lr": loop.lr, "weight_decay": loop.weight_decay}
+        self._lr, decay = loop.lr, loop.weight_decay
         self._matrices = set(_matrices(module)) if loop.by_muon else set()
         rest = [p for p in parameters if p not in self._matrices]
-        kept = {"weight_decay": 0.0} if loop.by_muon else {}
-        self._adamw = torch.optim.AdamW(rest, **(settings | kept), fused=True)
-        self._muon = Muon(self._matrices, **settings) if self._matrices else None
+        self._adamw = torch.optim.AdamW(rest, loop.lr, weight_decay=0.0 if loop.by_muon else decay, fused=True)
+        self._muon = Muon(self._matrices, loop.lr, decay) if self._matrices else None
 
     @property
     def _both(self) -> list[torch.optim.Optimizer]:

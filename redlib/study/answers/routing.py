@@ -152,10 +152,10 @@ def inspector(t: Tables) -> str:
     ]
     by_range = (maps["value"] == 0).groupby(maps["group"]).mean()
     moved = t.rows("robustness", **UNSEEN, task="task1", method="red", corruption="dirichlet", metric=VALUE)
-    all_, half, none = (cell(pick(moved, strength=share)) for share in (1.0, 0.5, 0.0))
+    kept, half, lot = (cell(pick(moved, strength=share)) for share in (0.0, 0.5, 1.0))
     return (
         f"In one wording RED of one seed answers {(maps['value'] == 0).mean():.1%} of the {len(maps):,} pairs rightly: "
         f"{' and '.join(parts)}. Most are right in {by_range.idxmax()}, {by_range.max():.1%}, fewest in "
-        f"{by_range.idxmin()}, {by_range.min():.1%}; {NEW}, over all seeds, value accuracy falls from {none} to {half} "
-        f"where half of every route is drawn by lot, and to {all_} where all of it is."
+        f"{by_range.idxmin()}, {by_range.min():.1%}; {NEW}, over all seeds, value accuracy is {kept} as routed, "
+        f"{half} where half of every route is drawn by lot, and {lot} where all of it is."
     )

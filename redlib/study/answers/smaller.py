@@ -11,7 +11,6 @@ from redlib.study.answers.reading import Tables, hold
 from redlib.study.cost_tables import ALL, BATCH, OWN, TOKENS
 
 RIVALS = ("drop", "depths", "grouped", "grouped_weighted", "merge")  # of nested experts, that are no arm of theirs
-OWN_ACCURACY = "nested experts' accuracy"
 DEFINED, FORMULA = "formula red/4.4", "formula red/4.10"  # the method, and the source's table of parameters
 DENSE = {"dense_b": "times the speed of a dense model of its total size", "dense_a": "of one of its active size"}
 
@@ -106,9 +105,9 @@ def nested_experts(t: Tables) -> str:
     near = wide.loc[(wide["x"] - budget).abs().idxmin()]
     ratio = t.row("nested_clock", method="nested", metric="clock_ratio", x=budget)
     found = claims.nested_verdicts(scores, t.read("nested_routing"), t.read("nested_speed"), budget)
+    accuracy = difference(plain, "nested experts' accuracy", "that of the plain model")
     return (
-        f"At budget {budget:g} {difference(plain, OWN_ACCURACY, 'that of the plain model')}, and they "
-        f"take {cell(ratio, 2)} of our plain blocks' time in one batch. "
+        f"At budget {budget:g} {accuracy}, and they take {cell(ratio, 2)} of our plain blocks' time in one batch. "
         f"They are {cell(near, 2)} times as fast as the faster of two plain models; "
         f"{difference(lot, 'their accuracy', 'that with tokens placed by lot')}; {better}"
         f"{_digit(t.read('nested_routing'), budget)}; "
