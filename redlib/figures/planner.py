@@ -43,6 +43,9 @@ def draw_programs(
     title = "Exact programs by number of operations"
     size = (max(7.5, 3.6 * len(splits)), 4.4)
     fig, axes = style.canvas(size, title, about, note, 1, len(splits), sharey=True)
+    lowest = rows["low"].min()
+    bottom = np.floor(lowest * 10) / 10 if lowest > 0.5 else 0  # where all are near one, their differences are small
+    room = 0.03 * (1 - bottom)
     for ax, split in zip(axes[0], splits, strict=True):
         for shift, method in zip(np.linspace(-0.18, 0.18, len(methods)), methods, strict=True):
             mine = rows[(rows["split"] == split) & (rows["method"] == method)].set_index("group").reindex(order)
@@ -51,7 +54,7 @@ def draw_programs(
         ax.set_xticks(range(len(order)), [name.removeprefix("ops=") for name in order])
         ax.set_title(SPLITS[split].label)
         ax.set_xlabel("operations of the question")
-        ax.set_ylim(-0.03, 1.03)
+        ax.set_ylim(bottom - room, 1 + room)
     axes[0, 0].set_ylabel("exact programs (share of test rows)")
     style.legend_below(fig, axes[0, 0])
     return fig

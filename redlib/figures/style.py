@@ -27,7 +27,7 @@ INK, QUIET, PAPER = "#222222", "#8a8a8a", "#ffffff"
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"  # the Okabe-Ito palette: safe for colour-blind
 YELLOW, BLUE, RED, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 RC = {
-    "font.family": "DejaVu Sans",
+    "font.family": ["DejaVu Sans", "sans-serif"],  # the second one for readers of an SVG who lack the first
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.labelsize": 9,
@@ -48,6 +48,7 @@ RC = {
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.hashsalt": "redlib",
+    "svg.fonttype": "none",  # text stays text: it can be searched and edited, and takes a fraction of the room
     "figure.facecolor": PAPER,
     "savefig.facecolor": PAPER,
 }
