@@ -1,4 +1,5 @@
 import io
+import re
 import threading
 from itertools import product
 
@@ -153,6 +154,14 @@ def test_a_figure_drawn_again_has_the_same_bytes(name, tables, tmp_path):
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
     assert b"<dc:date>" not in first[1].read_bytes()
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [f"{name}.png", f"{name}.svg"]
+
+
+def test_text_of_an_svg_stays_text(tables, tmp_path):
+    _, svg = figures.save(figures.draw_toy_mixing(tables["toy"]), tmp_path, "toy")
+    said = re.findall(r"<text style=\"([^\"]*)\".*?>(.*?)</text>", svg.read_text())
+    label = figures.draw_toy_mixing(tables["toy"]).axes[0].get_xlabel().split("\n")[0]
+    assert label in [text for _, text in said]
+    assert all("sans-serif" in style for style, _ in said), "a reader without the font sees another without serifs"
 
 
 def test_a_failed_save_leaves_nothing_behind(tmp_path, tables):
