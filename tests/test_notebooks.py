@@ -43,6 +43,11 @@ def test_every_table_of_a_notebook_is_one_of_the_study():
     assert named <= set(TABLES)
 
 
+def test_the_notebooks_that_show_benchmarks_are_declared():
+    showing = [path.stem for path in SOURCES if "bench.recorded()" in path.read_text(encoding="utf-8")]
+    assert showing == [notebook.name for notebook in NOTEBOOKS if notebook.timed]
+
+
 @by_name
 def test_it_is_a_valid_notebook_of_format_4_5_for_kernel_python3(path):
     raw = json.loads(path.read_text())

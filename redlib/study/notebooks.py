@@ -9,7 +9,8 @@ CHAPTERS = ("core", "all")
 @dataclass(frozen=True)
 class Notebook:
     """One notebook: `question` is what it answers, `tables` the names of the tables that it reads, `optional` those
-    that it shows where they are: nobody makes them for it. One that `judges` reads whatever tables there are."""
+    that it shows where they are: nobody makes them for it. One that `judges` reads whatever tables there are, and a
+    `timed` one what benchmarks recorded."""
 
     name: str
     question: str
@@ -17,6 +18,7 @@ class Notebook:
     chapter: str = "core"
     optional: tuple[str, ...] = ()
     judges: bool = False
+    timed: bool = False
 
 
 NOTEBOOKS = (
@@ -119,6 +121,7 @@ NOTEBOOKS = (
         ("ablations", "ablations_cost"),
         "all",
         optional=("ablations_tuned", "ablations_tuned_cost", "modularity_ranges"),
+        timed=True,
     ),
     Notebook(
         "20_red_plus",
@@ -136,6 +139,7 @@ NOTEBOOKS = (
         "What does each method cost, in parameters, FLOPs and memory?",
         ("cost", "cost_curves", "task1", "selection"),
         "all",
+        timed=True,
     ),
     Notebook("22_sparse_savings", "How much work do sparse experts save, and against what?", ("cost",), "all"),
     Notebook(

@@ -1,8 +1,8 @@
 """Runs the study: what the notebooks read is computed first, then they are executed: one after another, or, where all
 read a record and nothing is computed, one a core.
 
-A notebook is current when a key over its source, the profile, the library and the tables that it reads is the one its
-executed copy was made with; a current notebook is skipped, so a run that stopped continues where it stopped.
+A notebook is current when a key over its source, the profile, the library and what it reads (tables, benchmarks) is the
+one its executed copy was made with; a current notebook is skipped, so a run that stopped continues where it stopped.
 """
 
 import json
@@ -113,6 +113,7 @@ class Runner:
             index = paths.modules() / "index.json"  # with the digest of every shipped module
             reads |= {"modules": paths.digest(index.read_bytes())} if index.is_file() else {}
         reads |= {"judged": judged.digest(self.profile)} if notebook.judges else {}
+        reads |= {"benchmarks": _benchmarks()} if notebook.timed else {}
         source = paths.digest((self.folder / f"{notebook.name}.ipynb").read_bytes())
         parts = {"source": source, "profile": self.profile.model_dump(mode="json"), "overrides": dict(self.overrides)}
         return paths.digest({**parts, "library": self._library, "reads": reads})
@@ -228,6 +229,11 @@ class Runner:
         except Timeout:
             say("another run is executing notebooks; waiting for it to end")
             return lock.acquire()
+
+
+def _benchmarks() -> dict[str, str]:
+    """What benchmarks recorded, as hashes by file."""
+    return {file.name: paths.digest(file.read_bytes()) for file in sorted(paths.results("bench").glob("*.csv"))}
 
 
 def _with_clock(say: Say, where: str, start: float) -> Say:

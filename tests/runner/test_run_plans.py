@@ -20,6 +20,15 @@ def test_every_source_of_the_library_counts_for_the_key(own_cache, tmp_path, mon
     assert len({*keys, Runner("smoke")._library}) == 3
 
 
+def test_a_benchmark_recorded_again_counts_for_notebooks_that_show_it(own_cache, runner, three, monkeypatch):
+    monkeypatch.setattr(paths, "results", lambda profile: own_cache / "results" / profile)
+    shows, other = Notebook("00_a", "?", timed=True), Notebook("01_b", "?")
+    before = runner().key(shows), runner().key(other)
+    paths.write_text(own_cache / "results" / "bench" / "decode.csv", "bench\n")
+    assert runner().key(shows) != before[0]
+    assert runner().key(other) == before[1]
+
+
 def test_a_dry_run_writes_nothing(runner, three, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     plan = runner().plan(three)
