@@ -16,7 +16,7 @@ Optimiser = Literal["adamw", "muon"]
 PlusTask = Literal["task1", "task2"]
 PlusQuestion = Literal[
     *("readout", "depth", "token_layers", "ending", "optimiser", "weight_decay", "data", "base_share"),
-    *("foreign_share", "rank", "adapter", "router_target", "experts"),
+    *("noise", "foreign_share", "rank", "adapter", "router_target", "experts"),
 ]
 
 
@@ -91,6 +91,9 @@ class PlusForm(Recipe):
     periods: tuple[int, ...] = Field((2, 5, 10, 20, 50, 100, 200), description="of the Fourier readout")
     groups: int | None = Field(None, gt=1, description="experts, each for as many texts; None: one a range")
     base: LongTraining = LongTraining()
+    noise: float = Field(
+        0.0, ge=0, description="on pooled features while the base trains, as a share of their standard deviation"
+    )
     adapter: Adapter = Field("gelu", description="form of an expert: with a GELU in its bottleneck, or linear")
     foreign_share: float = Field(0.25, ge=0, lt=1, description="share of an expert's rows that are of other ranges")
     router_target: RouterTarget = Field(
@@ -106,11 +109,11 @@ class PlusParts(Config):
 
     rows: dict[PlusTask, PositiveInt] = Field({"task1": 16_000, "task2": 16_000}, description="texts of a task")
     seeds: int = Field(3, gt=0)
-    epochs: dict[PlusTask, PositiveInt] = Field({"task1": 30, "task2": 8}, description="of the base")
+    epochs: dict[PlusTask, PositiveInt] = Field({"task1": 60, "task2": 8}, description="of the base")
     questions: dict[PlusTask, tuple[PlusQuestion, ...]] = Field(
         {
             "task1": (
-                *("readout", "depth", "data", "base_share"),
+                *("readout", "depth", "data", "base_share", "noise"),
                 *("foreign_share", "rank", "adapter", "router_target", "experts"),
             ),
             "task2": (
@@ -127,6 +130,7 @@ class PlusParts(Config):
     weight_decays: tuple[Annotated[float, Field(ge=0)], ...] = Field((0.01, 0.1), description="of the base")
     data: tuple[PositiveInt, ...] = Field((1_600, 3_200, 6_400), description="training rows of all parts")
     base_shares: tuple[Share, ...] = (0.1, 0.5, 1.0)
+    noises: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 0.25, 1.0)
     foreign_shares: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0, 0.25, 0.5)
     ranks: tuple[PositiveInt, ...] = (8, 24, 144)
     adapters: tuple[Adapter, ...] = ("gelu", "linear")

@@ -1,10 +1,11 @@
 """The bases of `red_plus`, and what experts and a router make of them."""
 
+import numpy as np
 import pytest
 import torch
 from passports import PASSPORT
 
-from redlib import models, modules
+from redlib import models, modules, training
 from redlib.expressions import LabelSpace
 from redlib.models import FourierBank, LightBase, MLPBank, NetworkBase, ResidualExperts
 from redlib.study.red_plus import parts as red_plus_parts
@@ -159,3 +160,17 @@ def test_a_router_on_the_answer_is_red_and_on_both_says_its_expert_beside_it():
     both = red_plus_parts.RoutedAnswer(router, experts, classifier, both=True)(h)
     torch.testing.assert_close(both[:, :, 0], answer)
     torch.testing.assert_close(torch.softmax(both[0, :, 1], -1)[:, :3], whole.alpha)
+
+
+def test_noise_is_drawn_while_the_base_trains_and_nowhere_else():
+    x = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)) * torch.arange(1.0, 7)
+    base, index = NetworkBase.fit([3], [x], 4), np.arange(40)[None]
+    noisy = red_plus_parts.noisy(training.pooled_inputs(x), base, 0.5)
+    added = noisy(index, np.array([0]))[0][0] - x
+    assert (added.std(0) / x.std(0)).numpy() == pytest.approx(0.5, rel=0.5)
+    assert torch.equal(noisy(index, np.array([0]))[0][0] - x, added), "the same rows again: the same noise"
+    assert not torch.equal(noisy(index[:, ::-1].copy(), np.array([0]))[0][0].flip(0) - x, added)
+    base.eval()
+    assert torch.equal(noisy(index, np.array([0]))[0][0], x)
+    silent = red_plus_parts.noisy(training.pooled_inputs(x), base.train(), 0.0)
+    assert torch.equal(silent(index, np.array([0]))[0][0], x)

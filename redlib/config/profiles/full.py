@@ -42,8 +42,9 @@ _POOLED = PlusForm(
     experts=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
     routers=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
 )
+_NOISY = _POOLED.base.model_copy(update={"max_epochs": 60, "patience": 60})
 _RED_PLUS = RedPlus(
-    task1=_POOLED,
+    task1=_POOLED.model_copy(update={"base_share": 1.0, "noise": 0.5, "base": _NOISY}),
     task2=PlusForm(
         width=192,
         layers=2,

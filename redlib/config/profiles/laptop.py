@@ -78,7 +78,7 @@ LAPTOP = FULL.model_copy(
         ),
         "sparse": Sparse(width=64, steps=65, test_rows=300, widths=(64, 256, 1024), expert_counts=(2, 4, 8)),
         "red_plus": _plus(
-            task1={"base_share": 1.0, "seeds": {"structure": 2}},
+            task1={"seeds": {"structure": 2}},
             task2={"seeds": {"structure": 1}, "base": _FEW_CHAINS},
             steps={"seeds": {"structure": 2}},
             parts={

@@ -41,6 +41,8 @@ def form(profile: Profile, task: str) -> PlusForm:
             f"red_plus of {task} has an expert a range and the readout fourier; groups {found.groups} and readout "
             f"{found.readout} are tried by the table red_plus_parts alone (red_plus.parts.experts, .readouts)"
         )
+    if found.layers and found.noise:
+        raise ValueError(f"red_plus of {task} has light layers, and noise is on pooled features; noise must be 0")
     if not found.layers and (found.ending, found.base.optimiser) != ("mean", "adamw"):
         raise ValueError(f"without light layers red_plus of {task} has nothing for `turns` or Muon; set layers")
     return found
@@ -85,6 +87,7 @@ def base_stage(s: Setting, seed: int) -> Stage:
     config |= {"held_out": datasets.held_out(seed)} if s.split == "phrasing" else {}
     config |= {"readout": s.recipe.readout} if s.recipe.readout != "fourier" else {}
     config |= {"ending": s.recipe.ending} if s.recipe.layers and s.recipe.ending != "mean" else {}
+    config |= {"noise": s.recipe.noise} if s.recipe.noise else {}
     config |= {"decay": "of matrices"} if s.recipe.base.by_muon else {}
     config |= {"subset": s.subset} if s.subset else {}
     rows, width = s.pool.config["rows"], s.recipe.width

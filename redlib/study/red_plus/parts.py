@@ -3,6 +3,7 @@
 Everything after the base reads the h (N, w) that the base stage stored, so that trunk and base stay as they are.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -104,12 +105,28 @@ def make_base(s: Setting, seed: int, out: Path, keep: Path) -> None:
         head, inputs = Tuned(base, classifier), lambda index, members: batch(states, index[0])
     else:
         base = NetworkBase.fit(init, [data.x[share]], form.width)
-        head, inputs = nn.Sequential(base, classifier), training.pooled_inputs(data.x)
+        head, inputs = nn.Sequential(base, classifier), noisy(training.pooled_inputs(data.x), base, form.noise)
     rows = training.Rows(inputs, data.value, [share], [data.rows["validation"][seed]], "red_plus base", init)
     history = training.fit(head, rows, form.base, one_cycle, keep)
     history.assign(member=seed).to_csv(out / "history.csv", index=False)
     modules.save(out / "base.safetensors", {"base": base, "classifier": classifier}, s.passport(seed))
     np.save(out / "h.npy", read_by(base, s, s.features))
+
+
+def noisy(inputs: Callable, base: NetworkBase, noise: float) -> Callable:
+    """Inputs x (1, B, d) with Gaussian noise while the base trains: `noise` times each feature's standard deviation.
+
+    The numbers of a batch's rows are its seed, so that a training that was cut off goes on with the same noise.
+    """
+
+    def drawn(index: np.ndarray, members: np.ndarray) -> tuple[Tensor]:
+        (x,) = inputs(index, members)
+        if not (noise and base.training):
+            return (x,)
+        normal = np.random.default_rng(index.ravel()).standard_normal(x.shape, dtype=np.float32)
+        return (x + noise * base.scale * torch.from_numpy(normal).to(x.device),)
+
+    return drawn
 
 
 def read_by(base: nn.Module, s: Setting, features: Stage) -> np.ndarray:
