@@ -92,7 +92,7 @@ class PlusForm(Recipe):
     groups: int | None = Field(None, gt=1, description="experts, each for as many texts; None: one a range")
     base: LongTraining = LongTraining()
     noise: float = Field(
-        0.0, ge=0, description="on pooled features while the base trains, as a share of their standard deviation"
+        0.0, ge=0, description="on what base, experts and router read in training, as a share of its standard deviation"
     )
     adapter: Adapter = Field("gelu", description="form of an expert: with a GELU in its bottleneck, or linear")
     foreign_share: float = Field(0.25, ge=0, lt=1, description="share of an expert's rows that are of other ranges")
@@ -123,7 +123,7 @@ class PlusParts(Config):
         }
     )
     readouts: tuple[Readout, ...] = ("linear", "digits")
-    depths: dict[PlusTask, tuple[int, ...]] = Field({"task1": (0, 2, 4, 12, 16), "task2": (0, 4, 12)})
+    depths: dict[PlusTask, tuple[int, ...]] = Field({"task1": (0, 2, 4, 8, 12, 16), "task2": (0, 4, 12)})
     token_layers: tuple[NonNegativeInt, ...] = (0, 1)
     endings: tuple[Ending, ...] = ("mean", "turns")
     optimisers: tuple[Optimiser, ...] = ("adamw", "muon")

@@ -19,7 +19,7 @@ QUESTIONS = {
     "weight_decay": "weight decay of the base",
     "data": "training rows",
     "base_share": "the base's share of them",
-    "noise": "noise while the base trains",
+    "noise": "noise in training",
     "foreign_share": "an expert's share of other ranges",
     "rank": "rank of an expert",
     "adapter": "form of an expert",

@@ -5,7 +5,7 @@ import pytest
 import torch
 from passports import PASSPORT
 
-from redlib import models, modules, training
+from redlib import models, modules
 from redlib.expressions import LabelSpace
 from redlib.models import FourierBank, LightBase, MLPBank, NetworkBase, ResidualExperts
 from redlib.study.red_plus import parts as red_plus_parts
@@ -162,15 +162,15 @@ def test_a_router_on_the_answer_is_red_and_on_both_says_its_expert_beside_it():
     torch.testing.assert_close(torch.softmax(both[0, :, 1], -1)[:, :3], whole.alpha)
 
 
-def test_noise_is_drawn_while_the_base_trains_and_nowhere_else():
+def test_noise_is_drawn_while_a_part_trains_and_nowhere_else():
     x = torch.randn(40, 6, generator=torch.Generator().manual_seed(0)) * torch.arange(1.0, 7)
     base, index = NetworkBase.fit([3], [x], 4), np.arange(40)[None]
-    noisy = red_plus_parts.noisy(training.pooled_inputs(x), base, 0.5)
+    noisy = red_plus_parts.noisy(x, base, 0.5 * base.scale)
     added = noisy(index, np.array([0]))[0][0] - x
     assert (added.std(0) / x.std(0)).numpy() == pytest.approx(0.5, rel=0.5)
     assert torch.equal(noisy(index, np.array([0]))[0][0] - x, added), "the same rows again: the same noise"
     assert not torch.equal(noisy(index[:, ::-1].copy(), np.array([0]))[0][0].flip(0) - x, added)
     base.eval()
     assert torch.equal(noisy(index, np.array([0]))[0][0], x)
-    silent = red_plus_parts.noisy(training.pooled_inputs(x), base.train(), 0.0)
+    silent = red_plus_parts.noisy(x, base.train(), 0.0 * base.scale)
     assert torch.equal(silent(index, np.array([0]))[0][0], x)

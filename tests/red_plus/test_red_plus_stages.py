@@ -155,7 +155,7 @@ def test_a_classifier_of_another_label_space_and_a_boundary_outside_the_trunk_ar
         ("task3", {}, "there is no red_plus of 'task3'; valid tasks: task1, task2"),
         ("task1", {"red_plus.task1.tuned_layers": 2}, "keeps its trunk frozen; tuned_layers must be 0, got 2"),
         ("task2", {"red_plus.task2.pooling": "last"}, "pooling must be mean, got last"),
-        ("task2", {"red_plus.task2.noise": 0.5}, "has light layers, and noise is on pooled features; noise must be 0"),
+        ("task2", {"red_plus.task2.noise": 0.5}, "has light layers, which read no noise; noise must be 0"),
         ("task1", {"red_plus.task1.ending": "turns"}, "without light layers red_plus of task1 has nothing for `turns`"),
         ("task1", {"red_plus.task1.base.optimiser": "muon"}, "has nothing for `turns` or Muon; set layers"),
         ("task1", {"red_plus.task1.groups": 10}, "groups 10 and readout fourier are tried by the table red_plus_parts"),

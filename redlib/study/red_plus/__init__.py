@@ -42,7 +42,7 @@ def form(profile: Profile, task: str) -> PlusForm:
             f"{found.readout} are tried by the table red_plus_parts alone (red_plus.parts.experts, .readouts)"
         )
     if found.layers and found.noise:
-        raise ValueError(f"red_plus of {task} has light layers, and noise is on pooled features; noise must be 0")
+        raise ValueError(f"red_plus of {task} has light layers, which read no noise; noise must be 0")
     if not found.layers and (found.ending, found.base.optimiser) != ("mean", "adamw"):
         raise ValueError(f"without light layers red_plus of {task} has nothing for `turns` or Muon; set layers")
     return found

@@ -73,6 +73,10 @@ class HiddenData(Data):
     def x(self) -> Tensor:
         return torch.from_numpy(np.load(self.folder / "h.npy")).to(training.device())
 
+    def noise(self, seed: int) -> Tensor:
+        """The standard deviation (w,) of the form's noise on h: a share of that of the training rows."""
+        return self.setting.recipe.noise * self.x[self.rows["train"][seed]].std(0)
+
     @cached_property
     def expert(self) -> Tensor:
         if self.setting.experts_by == "operation":
@@ -105,7 +109,8 @@ def make_base(s: Setting, seed: int, out: Path, keep: Path) -> None:
         head, inputs = Tuned(base, classifier), lambda index, members: batch(states, index[0])
     else:
         base = NetworkBase.fit(init, [data.x[share]], form.width)
-        head, inputs = nn.Sequential(base, classifier), noisy(training.pooled_inputs(data.x), base, form.noise)
+        head = nn.Sequential(base, classifier)
+        inputs = noisy(data.x, head, form.noise * base.scale)
     rows = training.Rows(inputs, data.value, [share], [data.rows["validation"][seed]], "red_plus base", init)
     history = training.fit(head, rows, form.base, one_cycle, keep)
     history.assign(member=seed).to_csv(out / "history.csv", index=False)
@@ -113,18 +118,20 @@ def make_base(s: Setting, seed: int, out: Path, keep: Path) -> None:
     np.save(out / "h.npy", read_by(base, s, s.features))
 
 
-def noisy(inputs: Callable, base: NetworkBase, noise: float) -> Callable:
-    """Inputs x (1, B, d) with Gaussian noise while the base trains: `noise` times each feature's standard deviation.
+def noisy(x: Tensor, module: nn.Module, scale: Tensor) -> Callable:
+    """Inputs for `Rows` from features x (N, d), with Gaussian noise of standard deviation `scale` (d,) in training.
 
-    The numbers of a batch's rows are its seed, so that a training that was cut off goes on with the same noise.
+    The numbers of a batch's rows are its seed, so that neither what else is trained nor a training that was cut off
+    changes the noise.
     """
+    inputs = training.pooled_inputs(x)
 
     def drawn(index: np.ndarray, members: np.ndarray) -> tuple[Tensor]:
-        (x,) = inputs(index, members)
-        if not (noise and base.training):
-            return (x,)
-        normal = np.random.default_rng(index.ravel()).standard_normal(x.shape, dtype=np.float32)
-        return (x + noise * base.scale * torch.from_numpy(normal).to(x.device),)
+        (rows,) = inputs(index, members)
+        if not (module.training and scale.any()):
+            return (rows,)
+        normal = np.random.default_rng(index.ravel()).standard_normal(rows.shape, dtype=np.float32)
+        return (rows + scale.to(x.device) * torch.from_numpy(normal).to(x.device),)
 
     return drawn
 
@@ -169,8 +176,9 @@ def train_expert(data: HiddenData, classifier: nn.Module, seed: int, k: int) -> 
     s = data.setting
     train, validation = (rows_of_expert(data, data.rows[part][seed], k, seed) for part in ("train", "validation"))
     init = [member_seeds("red_plus experts", [seed] * s.K)[k]]
-    rows = training.Rows(training.pooled_inputs(data.x), data.value, [train], [validation], "red_plus expert", init)
     head = ResidualHead(ResidualExperts(init, data.d, s.recipe.rank, s.recipe.adapter), take(classifier, [0]))
+    inputs = noisy(data.x, head, data.noise(seed))
+    rows = training.Rows(inputs, data.value, [train], [validation], "red_plus expert", init)
     history = training.fit(head, rows, s.recipe.experts)
     return head.experts, history.assign(member=seed * s.K + k)
 
@@ -198,6 +206,7 @@ def make_router(s: Setting, seed: int, stage: Stage, out: Path) -> None:
         classifier = modules.load(stage.inputs["base"].folder / "base.safetensors")[0]["classifier"]
         module, y = RoutedAnswer(router, experts, classifier, both), data.value
         y = torch.stack([data.value, data.expert], 1) if both else y
-    rows = training.Rows(training.pooled_inputs(data.x), y, [train], [validation], "red_plus router", init)
+    inputs = noisy(data.x, module, data.noise(seed))
+    rows = training.Rows(inputs, y, [train], [validation], "red_plus router", init)
     training.fit(module, rows, s.recipe.routers).assign(member=seed).to_csv(out / "history.csv", index=False)
     modules.save(out / "router.safetensors", {"router": router}, s.passport(seed))
