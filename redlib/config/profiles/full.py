@@ -37,14 +37,14 @@ _LATE = {"batch": 256, "weight_decay": 0.1, "monitor": "accuracy"}
 _POOLED = PlusForm(
     width=512,
     rank=72,
-    base_share=0.5,
+    base_share=1.0,
     base=LongTraining(lr=2e-3, weight_decay=0.1, batch=128, max_epochs=30, patience=30, monitor="accuracy"),
     experts=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
     routers=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
 )
 _NOISY = _POOLED.base.model_copy(update={"max_epochs": 60, "patience": 60})
 _RED_PLUS = RedPlus(
-    task1=_POOLED.model_copy(update={"layer": 4, "base_share": 1.0, "noise": 0.5, "base": _NOISY}),
+    task1=_POOLED.model_copy(update={"layer": 4, "noise": 0.5, "base": _NOISY}),
     task2=PlusForm(
         width=192,
         layers=2,
@@ -64,7 +64,7 @@ _RED_PLUS = RedPlus(
         experts=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
         routers=Training(lr=1e-3, max_epochs=20, patience=5, **_LATE),
     ),
-    steps=_POOLED.model_copy(update={"base_share": 1.0, "seeds": {"structure": 5}}),
+    steps=_POOLED.model_copy(update={"seeds": {"structure": 5}}),
 )
 
 FULL = Profile(
