@@ -80,7 +80,7 @@ def draw_accuracy_by_kind(
     """All methods by number of operations and by operators. Reads task2: groups ops=<number> and pattern=<operators>;
     seed = all, part = test."""
     rows = select(frame, seed="all", part="test", variant=variant, metric=metric)
-    rows = rows[rows["split"].isin(SPLITS)]
+    rows = rows[rows["split"].isin(_splits(rows))]
     split = _splits(rows)[-1]
     order = select(rows, group="all", split=split).sort_values("value", kind="stable")["method"].tolist()
     groups = _groups(rows)
