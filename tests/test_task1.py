@@ -32,6 +32,12 @@ def test_the_main_table_has_every_method_on_every_split(profile):
         assert set(rows["method"]) == set(models.METHODS)
 
 
+def test_pairs_are_mapped_where_they_are_new_if_any_seed_is_asked_there(profile):
+    assert set(table(profile, "task1_pairs")["split"]) == {"structure"}
+    alone = config.load("smoke", SMALL | {"task1.seeds": {"text": 1}, "task1.source_seeds": {}})
+    assert set(table(alone, "task1_pairs")["split"]) == {"text"}
+
+
 def test_red_and_the_mixture_of_its_own_experts_never_differ(profile):
     for s in task1.settings(profile):
         frame = pd.read_parquet(methods.predictions_stage(s).run() / "predictions.parquet")

@@ -125,7 +125,8 @@ def _selection(profile: Profile, stage: Stage, settings: dict[str, Setting]) -> 
 
 
 def main_tables(profile: Profile) -> Stage:
-    """task1.csv: every method, recipe and split; with it, what the figures of Task 1 draw."""
+    """task1.csv: every method, recipe and split; with it, what the figures of Task 1 draw (the maps
+    of pairs on the structure split alone, where pairs are new, if it has seeds)."""
     settings = task1.settings(profile)
     inputs = {s.name: methods.predictions_stage(s) for s in settings}
 
@@ -133,7 +134,7 @@ def main_tables(profile: Profile) -> Stage:
         frames = [pd.read_parquet(made.folder / "predictions.parquet") for made in stage.inputs.values()]
         save(profile, stage, out, _main(profile, settings, pd.concat(frames, ignore_index=True)))
 
-    return Stage("task1 tables", 2, {"resamples": profile.bootstrap}, make, inputs, 20 + profile.task1.rows * 1e-3)
+    return Stage("task1 tables", 3, {"resamples": profile.bootstrap}, make, inputs, 20 + profile.task1.rows * 1e-3)
 
 
 def _main(profile: Profile, settings: list[Setting], predictions: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -141,13 +142,14 @@ def _main(profile: Profile, settings: list[Setting], predictions: pd.DataFrame) 
     test = predictions["part"] == "test"
     reported = predictions[test | predictions["method"].isin(methods.ROUTED)]
     drawn = predictions[test & predictions["recipe"].isin(["chosen", "source"])]
+    unseen = drawn[drawn["split"] == "structure"]
     history = pd.concat([methods.history(s).assign(variant=s.recipe.name, split=s.split) for s in settings])
     pool = read_pool(task1.pool(profile).folder)
     return {
         "task1": evaluation.evaluate(reported, space, resamples=profile.bootstrap),
         "task1_bias": evaluation.bias_by_value(drawn, space, DRIFTING),
         "task1_confusion": evaluation.range_confusion(drawn, space),
-        "task1_pairs": evaluation.operand_map(drawn, pool, space, methods=MAPPED),
+        "task1_pairs": evaluation.operand_map(unseen if len(unseen) else drawn, pool, space, methods=MAPPED),
         "task1_curves": evaluation.training_curves(history),
         "task1_epochs": evaluation.epochs(history, methods.epoch_limits(settings)),
     }

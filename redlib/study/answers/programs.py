@@ -122,10 +122,10 @@ def red_plus(t: Tables) -> str:
     found = {task: _plus(t, task, method="red_plus_base", metric=metric) for task in PLACES}
     rival = _plus(t, "task1", method="red", metric=metric)
     own = _plus(t, "task1", method="red_plus", metric=VALUE)
-    words = [f"{where} {difference(found[task], '`red_plus`', 'its base')}" for task, where in PLACES.items()]
+    words = " and ".join(f"by {cell(found[task])} {where}" for task, where in PLACES.items())
     return (
-        f"In value accuracy, {'; '.join(words)}. "
-        f"{begin(NEW)} it gets {cell(own)} of the values right: {difference(rival, '`red_plus`', 'RED')}."
+        f"Experts and router change the value accuracy of their base {words}. "
+        f"{begin(NEW)} `red_plus` gets {cell(own)} of the values right: {difference(rival, 'it', 'RED')}."
     )
 
 

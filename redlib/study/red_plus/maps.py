@@ -20,7 +20,6 @@ PLUS = (OWN, "red_plus_base", "red_plus_top1")
 BESIDE = ("red", "softmax_moe", "fourier_full_data")  # of recipe `chosen`, on the same rows
 CURVES = (OWN, "red", "softmax_moe")
 MAPPED = (OWN, "red", "fourier_full_data")
-MAPS = ("value_error", "weight_entropy")
 
 
 def settings(profile: Profile) -> list[tuple[Setting, Setting]]:
@@ -40,7 +39,7 @@ def _inputs(own: Setting, beside: Setting, seeds: int) -> dict[str, Stage]:
 
 def maps_tables(profile: Profile) -> Stage:
     """red_plus_sweep.csv (mean curves by true value), red_plus_smoothness.csv (numbers for their shapes, and how far
-    each is below red_plus) and red_plus_maps.csv (one seed's operand maps), over the whole population of pairs."""
+    each is below red_plus) and red_plus_maps.csv (one seed's value errors by pair), over the population of pairs."""
     pairs, inputs = settings(profile), {}
     counts = {own.task: min(profile.population.seeds, own.seeds, beside.seeds) for own, beside in pairs}
     read = {}
@@ -60,10 +59,10 @@ def maps_tables(profile: Profile) -> Stage:
     def make(stage: Stage, out: Path) -> None:
         sweeps, shapes, maps = boundary_tables.frames(profile, (swept(*pair) for pair in pairs))
         tables = {"red_plus_sweep": sweeps, "red_plus_smoothness": shapes}
-        save(profile, stage, out, tables | {"red_plus_maps": maps[maps["metric"].isin(MAPS)]})
+        save(profile, stage, out, tables | {"red_plus_maps": maps[maps["metric"] == "value_error"]})
 
     config = {"resamples": profile.bootstrap, "seeds": counts, "methods": [*PLUS, *BESIDE], "mapped": list(MAPPED)}
-    return Stage("red_plus maps", 1, config, make, inputs, 20 + 20 * len(pairs))
+    return Stage("red_plus maps", 2, config, make, inputs, 20 + 20 * len(pairs))
 
 
 def routing_stage(profile: Profile) -> Stage:
