@@ -114,6 +114,16 @@ def test_tables_of_the_same_configuration_that_read_other_things_are_other_runs(
     assert runs[3] != runs[4]
 
 
+def test_the_time_of_stages_of_one_name_is_added_up():
+    read = [Stage("read", 1, {"rows": rows}, write_config) for rows in (3, 4)]
+    middle = Stage("middle", 1, {}, write_config, {"read": read[0]})
+    top = Stage("top", 1, {}, write_config, {"middle": middle, "read": read[0], "other": read[1]})
+    top.run(quiet)
+    for stage, seconds in zip((*read, middle), (1.25, 2.5, 4.0), strict=True):
+        paths.write_json(stage.folder / RECORD, stage.record | {"seconds": seconds})
+    assert top.spent() == {"read": 3.75, "middle": 4.0}
+
+
 def rows_stage(profile):
     """A stage that reads one field of a profile."""
     return Stage("rows", 1, {"rows": profile.task1.rows}, write_config)

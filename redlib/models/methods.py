@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from redlib.expressions import LabelSpace
+from redlib.models.parts import check_readout
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Method(nn.Module):
             raise ValueError(f"{type(self).__name__} needs the parts base, {', '.join(self.needs)}; missing: {missing}")
         self.labels, self.options = labels, options
         self.parts = nn.ModuleDict({name: parts[name] for name in ("base", *self.needs)})
+        for name in self.needs:
+            check_readout(name, parts[name], labels)
         for name in ("experts", "heads"):
             members = next(parts[name].parameters()).shape[0] if name in self.needs else self.K
             if members != self.K:

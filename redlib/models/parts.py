@@ -106,6 +106,15 @@ def check_periods(labels: LabelSpace, periods: Sequence[float]) -> None:
         )
 
 
+def check_readout(name: str, part: nn.Module, labels: LabelSpace) -> None:
+    """ValueError for a part that says other values than the label space has; where ranges end is not asked."""
+    said = getattr(part, "shape", {}).get("labels")
+    if said and (said["lo"], said["hi"]) != (labels.lo, labels.hi):
+        raise ValueError(
+            f"{name} says values {said['lo']} to {said['hi']}, but the label space has {labels.lo} to {labels.hi}"
+        )
+
+
 class FourierBank(nn.Module):
     """S two-layer networks that end in a Fourier readout: (B, d) or (S, B, d) -> logits (S, B, C)."""
 

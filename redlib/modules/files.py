@@ -51,6 +51,8 @@ def save(
         "dtypes": {name: _dtype(state) for name, state in states.items()},
         "probe": None,
     }
+    for name, part in parts.items():
+        models.check_readout(name, part, passports.labels_of(record))
     tensors = {f"{name}.{key}": value for name, state in states.items() for key, value in state.items()}
     if probe is not None:
         read = {name: specs.reread(part, states[name]) for name, part in parts.items()}
@@ -137,6 +139,7 @@ def load(
     for name, spec in record["parts"].items():
         state = {key[len(name) + 1 :]: value for key, value in tensors.items() if key.startswith(f"{name}.")}
         parts[name] = specs.fill(name, specs.build(spec, backbone), state)
+        models.check_readout(name, parts[name], passports.labels_of(record))
     probe = Probe.reread(record, tensors)
     if probe is not None:
         seen = {} if backbone is None else probes.check_features(record, probe, backbone)

@@ -82,6 +82,13 @@ class Stage:
             found |= {s.key: s for s in [*stage.upstream(), stage]}
         return list(found.values())
 
+    def spent(self) -> dict[str, float]:
+        """Seconds that the making of every stage upstream took, by name; stages of one name are added up."""
+        seconds: dict[str, float] = {}
+        for stage in self.upstream():
+            seconds[stage.name] = round(seconds.get(stage.name, 0.0) + stage.record["seconds"], 2)
+        return seconds
+
     def missing(self) -> Iterator["Stage"]:
         """This stage and what it reads, in order of making, each once, without those that are done."""
         yield from self._missing(set())

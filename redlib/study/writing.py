@@ -22,7 +22,7 @@ def save(profile: Profile, stage: Stage, out: Path, frames: dict[str, pd.DataFra
 
     The run is that of the stage's key, which counts what it reads: two tables, or one of other seeds, are two runs.
     """
-    seconds = {made.name: made.record["seconds"] for made in stage.upstream()}
+    seconds = stage.spent()
     run, about = results.provenance(open_backbone(profile.backbone), sum(seconds.values()), stage.key)
     about |= {"profile": profile.name, "evidence": profile.evidence, "stages": seconds}
     for name, frame in frames.items():

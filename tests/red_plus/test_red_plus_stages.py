@@ -141,10 +141,17 @@ def test_stored_h_is_what_the_saved_base_says_of_the_texts(profile, setting):
     torch.testing.assert_close(method.hidden(x), torch.from_numpy(h[:20]), atol=1e-5, rtol=1e-4)
 
 
-def test_a_classifier_of_another_label_space_and_a_boundary_outside_the_trunk_are_refused(profile, setting):
+def test_a_classifier_of_another_label_space_and_a_boundary_outside_the_trunk_are_refused(profile, setting, tmp_path):
     file = red_plus.base_stage(setting, 0).run(lambda line: None) / "base.safetensors"
     with pytest.raises(ValueError, match="labels"):
         modules.load(file, labels=LabelSpace(2, 200, (50, 100)))
+    parts, passport = modules.load(file)
+    wider = {"classifier": models.FourierBank([0], parts["classifier"].shape["d"], 8, LabelSpace(2, 200, (50, 100)))}
+    with pytest.raises(ValueError, match="classifier says values 2 to 200, but the label space has 2 to 100"):
+        modules.save(tmp_path / "wider.safetensors", parts | wider, passport)
+    whole = red_plus.trained(profile, setting.task)
+    with pytest.raises(ValueError, match="classifier says values 2 to 200, but the label space has 2 to 100"):
+        models.assemble("red_plus", setting.labels, {**whole.parts, **wider})
     with pytest.raises(ValueError, match="has no hidden state 9; valid layers: 0 to 4"):
         red_plus.base_stage(red_plus.setting(profile, "task1", "structure", layer=9), 0).run(lambda line: None)
 

@@ -249,7 +249,7 @@ def history(stage: Stage) -> list[dict]:
 
 def save(profile: Profile, stage: Stage, out: Path, frames: Mapping[str, pd.DataFrame]) -> None:
     """Tables with the provenance of a run in which no backbone has a part."""
-    seconds = {made.name: made.record["seconds"] for made in stage.upstream()}
+    seconds = stage.spent()
     run, about = results.provenance(None, sum(seconds.values()), stage.key)
     about |= {"profile": profile.name, "evidence": profile.evidence, "stages": seconds}
     for name, frame in frames.items():
