@@ -270,9 +270,9 @@ CASES = {  # notebook: its made-up tables, and what is said where RED (or the sp
     ),
     "20_red_plus": (
         {"red_plus": plus},
-        "of their base by 0.200 [0.190, 0.210] on unseen sums and by 0.200 [0.190, 0.210] on unseen chains",
-        "of their base by -0.200 [-0.210, -0.190] on unseen sums and by -0.200 [-0.210, -0.190] on unseen chains",
-        "of their base by 0.000 [-0.010, 0.010] on unseen sums and by 0.000 [-0.010, 0.010] on unseen chains",
+        "`red_plus` is above its base by 0.200 [0.190, 0.210] on unseen sums and above its base",
+        "`red_plus` is below its base by 0.200 [0.190, 0.210] on unseen sums and below its base",
+        "`red_plus` is level with its base (0.000 [-0.010, 0.010]) on unseen sums and level with its base",
     ),
     "23_sparse_against_dense": (
         {"sparse_serving": serving, "sparse_quality": quality, "sparse_growth": growth},

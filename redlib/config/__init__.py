@@ -6,7 +6,7 @@ that names the valid ones. A stage hashes only the parts of the profile that it 
 
 from redlib.config.loading import load
 from redlib.config.profiles import PROFILES
-from redlib.config.recipes import LongTraining, PlusBeyond, PlusForm, PlusParts, RedPlus
+from redlib.config.recipes import LongTraining, PlusBeyond, PlusForm, PlusParts, PlusWordings, RedPlus
 from redlib.config.sections import (
     PARTS,
     Ablations,
@@ -56,6 +56,7 @@ __all__ = [
     "PlusBeyond",
     "PlusForm",
     "PlusParts",
+    "PlusWordings",
     "Pooling",
     "Population",
     "Probe",

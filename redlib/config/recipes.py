@@ -109,7 +109,7 @@ class PlusParts(Config):
 
     rows: dict[PlusTask, PositiveInt] = Field({"task1": 16_000, "task2": 16_000}, description="texts of a task")
     seeds: int = Field(3, gt=0)
-    epochs: dict[PlusTask, PositiveInt] = Field({"task1": 60, "task2": 8}, description="of the base")
+    epochs: dict[PlusTask, PositiveInt] = Field({"task1": 60, "task2": 12}, description="of the base")
     questions: dict[PlusTask, tuple[PlusQuestion, ...]] = Field(
         {
             "task1": (
@@ -138,6 +138,15 @@ class PlusParts(Config):
     experts: tuple[PositiveInt, ...] = (2, 10, 20)
 
 
+class PlusWordings(Config):
+    """How the form of Task 1 was decided for unseen wordings: groups of operator words that training lacks, one at a
+    time, and what is tried beside the form's own."""
+
+    groups: tuple[NonNegativeInt, ...] = (4, 5, 6, 7, 8)
+    layers: tuple[int, ...] = (8,)
+    noises: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 1.0)
+
+
 class PlusBeyond(Config):
     """Beyond the training domain of `red_plus`: longer chains and larger numbers than it was trained on."""
 
@@ -164,4 +173,5 @@ class RedPlus(Config):
     task2: PlusForm
     steps: PlusForm
     parts: PlusParts = PlusParts()
+    wordings: PlusWordings = PlusWordings()
     beyond: PlusBeyond = PlusBeyond()

@@ -155,8 +155,8 @@ def draw_plus_components(frame: pd.DataFrame, profile: str, backbone: str = "", 
 @style.styled
 def draw_plus_errors(frame: pd.DataFrame, profile: str, backbone: str = "", note: str = "") -> Figure:
     """Value, tens digit and units digit by kind of question, a panel a task. Reads red_plus_errors: method = red_plus,
-    seed = all."""
-    rows = select(frame, seed="all", method="red_plus", metric=list(DIGITS))
+    seed = all, split = structure."""
+    rows = select(frame, seed="all", method="red_plus", split="structure", metric=list(DIGITS))
     tasks = [task for task in TASKS if task in set(rows["task"])]
     groups = {task: list(dict.fromkeys(rows.loc[rows["task"] == task, "group"])) for task in tasks}
     about = style.subtitle(rows.drop(columns="variant"), profile, backbone, INTERVALS)

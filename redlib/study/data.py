@@ -71,14 +71,15 @@ def features_stage(pool: Stage, spec: BackboneConfig, points: tuple[features.Poi
         "threads": torch.get_num_threads(),
         "versions": [torch.__version__, transformers.__version__],
     }
-    rows, deepest = pool.config["rows"], states is not None or any(point.layer < 0 for point in points)
+    layers = [point.layer for point in points] + ([] if states is None else [states])
+    rows, depth = pool.config["rows"], max(layer if layer >= 0 else 30 for layer in layers)  # from the end: about all
     return Stage(
         "features",
         1,
         config,
         lambda stage, out: paths.write_json(out / "features.json", {"key": feature_set(stage).key}),
         {"pool": pool},
-        seconds=5 + rows * (0.02 if deepest else 0.003),
+        seconds=5 + rows * max(0.003, 6e-4 * depth),
         bytes=rows * (2304 * len(points) + (6000 if states is not None else 0)),
     )
 

@@ -129,7 +129,7 @@ NOTEBOOKS = (
         (
             *("red_plus_parts", "red_plus_onset", "red_plus_errors", "red_plus_fourier", "red_plus_beyond"),
             *("red_plus", "red_plus_curves", "red_plus_execution", "red_plus_budget", "red_plus_steps"),
-            *("red_plus_partitions", "red_plus_sweep", "red_plus_smoothness", "red_plus_maps"),
+            *("red_plus_wordings", "red_plus_partitions", "red_plus_sweep", "red_plus_smoothness", "red_plus_maps"),
             *("red_plus_routing", "red_plus_routing_curves", "red_plus_robustness"),
         ),
         "all",

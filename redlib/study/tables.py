@@ -35,6 +35,7 @@ from redlib.study.red_plus import maps as red_plus_maps
 from redlib.study.red_plus import partitions as red_plus_partitions
 from redlib.study.red_plus import steps as red_plus_steps
 from redlib.study.red_plus import tables as red_plus_tables
+from redlib.study.red_plus import wordings as red_plus_wordings
 from redlib.study.sparse import tables as sparse_tables
 from redlib.study.stage import Say, Stage
 
@@ -62,6 +63,7 @@ TABLES: dict[str, Callable[[Profile], Stage]] = {
     **red_plus_factors.TABLES,
     **red_plus_inside.TABLES,
     **red_plus_beyond.TABLES,
+    **red_plus_wordings.TABLES,
     **red_plus_partitions.TABLES,
     **red_plus_steps.TABLES,
     **red_plus_maps.TABLES,

@@ -120,8 +120,12 @@ def test_an_operation_carries_where_the_tens_change_by_other_than_its_own(terms,
     assert e.carries == sum(after - before != step for (before, after), step in zip(pairwise(tens), own, strict=True))
 
 
-def test_errors_by_kind_add_up_to_all_rows(profile):
-    found = results.select(made(profile, "red_plus_errors"), seed="all", metric="value_accuracy", method="red_plus")
+def test_errors_by_kind_add_up_to_all_rows(cache):
+    asked = config.load("smoke", WORTH | {"red_plus.task1.seeds": {"structure": 1, "phrasing": 1}})
+    found = results.select(made(asked, "red_plus_errors"), seed="all", metric="value_accuracy", method="red_plus")
+    words, found = (results.select(found, split=split) for split in ("phrasing", "structure"))
+    assert set(words["task"]) == {"task1"}
+    assert words.set_index("group").loc["all", "n"] == found.set_index(["task", "group"]).loc[("task1", "all"), "n"]
     for task, kinds in (("task1", ("carry",)), ("task2", ("carry", "ops", "pattern"))):
         mine = found[found["task"] == task].set_index("group")
         for kind in kinds:

@@ -1,7 +1,7 @@
 """Profile smoke: the machinery in seconds, on a tiny random backbone; never a result."""
 
 from redlib.config.profiles.full import FULL
-from redlib.config.recipes import PlusBeyond, PlusForm, PlusParts, Recipe, RedPlus, Training
+from redlib.config.recipes import PlusBeyond, PlusForm, PlusParts, PlusWordings, Recipe, RedPlus, Training
 from redlib.config.sections import (
     Ablations,
     Arithmetic,
@@ -156,6 +156,7 @@ SMOKE = FULL.model_copy(
                 router_targets=("both",),
                 experts=(2,),
             ),
+            wordings=PlusWordings(groups=(4, 5), layers=(), noises=(0.0,)),
             beyond=PlusBeyond(longer_rows=50, wide_rows=250, data=(100,), seeds=1, widths=(20, 33), shifts=2),
         ),
         "chosen": _tiny(FULL.chosen, layer=2),

@@ -117,16 +117,23 @@ def _changed(row: pd.Series) -> str:
 
 
 def red_plus(t: Tables) -> str:
-    """What experts and router add to their own base, on both tasks."""
-    metric = "value_accuracy_below_red_plus"
-    found = {task: _plus(t, task, method="red_plus_base", metric=metric) for task in PLACES}
-    rival = _plus(t, "task1", method="red", metric=metric)
-    own = _plus(t, "task1", method="red_plus", metric=VALUE)
-    words = " and ".join(f"by {cell(found[task])} {where}" for task, where in PLACES.items())
+    """What experts and router add to their own base on both tasks, and how far the whole is above RED."""
+    said = {"red_plus_base": [], "red": []}
+    for task, where in PLACES.items():
+        gaps = {other: _plus(t, task, method=other, metric="value_accuracy_below_red_plus") for other in said}
+        own = _plus(t, task, method="red_plus", metric=VALUE)
+        said["red_plus_base"].append(f"{_stands(gaps['red_plus_base'], 'its base')} {where}")
+        said["red"].append(f"{cell(own)} {where}, {_stands(gaps['red'], 'RED')}")
     return (
-        f"Experts and router change the value accuracy of their base {words}. "
-        f"{begin(NEW)} `red_plus` gets {cell(own)} of the values right: {difference(rival, 'it', 'RED')}."
+        f"In value accuracy `red_plus` is {' and '.join(said['red_plus_base'])}. "
+        f"It gets {', and '.join(said['red'])}."
     )
+
+
+def _stands(gap: pd.Series, other: str) -> str:
+    """Where a method stands to another, of the difference first minus other."""
+    level = f"level with {other} ({cell(gap)})"
+    return difference(gap, "it", other).removeprefix("it is ") if direction(gap) else level
 
 
 def _plus(t: Tables, task: str, **keys) -> pd.Series:

@@ -27,26 +27,26 @@ from redlib.study.stage import Stage
 from redlib.study.writing import fill, save
 
 DIGITS = ("units_digit", "tens_digit")
+UNSEEN = ("structure", "phrasing")  # splits whose test has what training has not
 
 
 def error_tables(profile: Profile) -> Stage:
-    """red_plus_errors.csv, test rows of the structure split: value_accuracy and the accuracies of units and tens digit,
+    """red_plus_errors.csv, test rows of structure and phrasing: value_accuracy and accuracies of units and tens digit,
     of all rows and of those with so many operations (ops=2), operators (pattern=mixed), and operations that carry into
     the tens or borrow from them (carry=1), <metric>_added, red_plus minus its base; group all also has what wrong
     values are like (`evaluation.error_kinds`). red_plus_onset.csv, validation rows of every split: when the base begins
     to know (`red_plus.factors.onset`)."""
-    own = {task: red_plus.setting(profile, task, "structure") for task in red_plus.TASKS}
     every = [s for task in red_plus.TASKS for s in red_plus.settings(profile, task)]
-    inputs = {task: red_plus.predictions_stage(s) for task, s in own.items()}
-    inputs |= {f"{s.task} {s.split}": red_plus.predictions_stage(s) for s in every}
+    inputs = {f"{s.task} {s.split}": red_plus.predictions_stage(s) for s in every}
 
     def make(stage: Stage, out: Path) -> None:
-        errors = [_errors(profile, s, stage.inputs[task].folder) for task, s in own.items()]
+        unseen = [s for s in every if s.split in UNSEEN]
+        errors = [_errors(profile, s, stage.inputs[f"{s.task} {s.split}"].folder) for s in unseen]
         onsets = [_about(onset(red_plus.history(s)), s, "validation") for s in every]
         frames = {"red_plus_errors": pd.concat(errors), "red_plus_onset": pd.concat(onsets)}
         save(profile, stage, out, frames)
 
-    return Stage("red_plus errors", 1, {"resamples": profile.bootstrap}, make, inputs, 10)
+    return Stage("red_plus errors", 2, {"resamples": profile.bootstrap}, make, inputs, 10)
 
 
 def _about(frame: pd.DataFrame, s: Setting, part: str) -> pd.DataFrame:

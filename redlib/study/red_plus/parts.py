@@ -96,10 +96,15 @@ def one_cycle(done: float, warm: float = 0.3) -> float:
     return training.half_cosine((done - warm) / (1 - warm), 0.0)
 
 
-def make_base(s: Setting, seed: int, out: Path, keep: Path) -> None:
-    """Base and Fourier classifier together on `base_share` of the training rows, and h of every text of the pool."""
+def make_base(s: Setting, seed: int, out: Path, keep: Path, without: int | None = None) -> None:
+    """Base and Fourier classifier together on `base_share` of the training rows, and h of every text of the pool.
+    `without`: a group of wordings that neither training nor validation sees."""
     data, form = Data(s), s.recipe
-    share = data.by_range(data.rows["train"][seed], form.base_share, seed)
+    train, validation = data.rows["train"][seed], data.rows["validation"][seed]
+    if without is not None:
+        wording = data.pool["group"].to_numpy()
+        train, validation = (rows[wording[rows] != without] for rows in (train, validation))
+    share = data.by_range(train, form.base_share, seed)
     init = member_seeds("red_plus base", [seed])
     classifier = _classifier(s, init[0] + 7)
     if form.layers:
@@ -111,7 +116,7 @@ def make_base(s: Setting, seed: int, out: Path, keep: Path) -> None:
         base = NetworkBase.fit(init, [data.x[share]], form.width)
         head = nn.Sequential(base, classifier)
         inputs = noisy(data.x, head, form.noise * base.scale)
-    rows = training.Rows(inputs, data.value, [share], [data.rows["validation"][seed]], "red_plus base", init)
+    rows = training.Rows(inputs, data.value, [share], [validation], "red_plus base", init)
     history = training.fit(head, rows, form.base, one_cycle, keep)
     history.assign(member=seed).to_csv(out / "history.csv", index=False)
     modules.save(out / "base.safetensors", {"base": base, "classifier": classifier}, s.passport(seed))

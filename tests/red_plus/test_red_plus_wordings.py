@@ -1,0 +1,79 @@
+"""Words that a base was not trained on: what it misses in training, what it is asked, and that no test row is."""
+
+import numpy as np
+import pytest
+import torch
+from small_plus import WORTH, made
+
+from redlib import config, datasets, modules, results
+from redlib.study import red_plus
+from redlib.study.data import read_pool
+from redlib.study.red_plus import parts, wordings
+
+SMALL = WORTH | {
+    "red_plus.wordings.groups": [4, 5],
+    "red_plus.wordings.layers": [3],
+    "red_plus.wordings.noises": [0.0],
+}
+
+
+@pytest.fixture(scope="module")
+def profile(cache):
+    return config.load("smoke", SMALL)
+
+
+def test_every_pair_of_layer_and_noise_is_a_candidate(profile):
+    form = red_plus.form(profile, "task1")
+    assert (form.layer, form.noise) == (2, 0.5)
+    assert wordings.candidates(profile) == {
+        "as it is": {},
+        "noise=0.0": {"noise": 0.0},
+        "layer=3": {"layer": 3},
+        "layer=3, noise=0.0": {"layer": 3, "noise": 0.0},
+    }
+
+
+def test_neither_training_nor_validation_has_a_row_in_the_words_left_out(profile, monkeypatch, tmp_path):
+    seen, fit = [], parts.training.fit
+    monkeypatch.setattr(parts.training, "fit", lambda head, rows, *rest: seen.append(rows) or fit(head, rows, *rest))
+    s = wordings.setting(profile, {})
+    parts.make_base(s, 0, tmp_path, tmp_path / "checkpoint", without=4)
+    wording = read_pool(s.pool.run())["group"].to_numpy()
+    (rows,) = seen
+    for of_part in (rows.train[0], rows.validation[0]):
+        assert len(of_part)
+        assert not np.isin(wording[of_part], [4, datasets.held_out(0)]).any()
+
+
+def test_shares_are_those_of_the_stored_h_on_rows_that_are_no_test_rows(profile):
+    found = results.select(made(profile, "red_plus_wordings"), metric="value_accuracy")
+    s = wordings.setting(profile, {"noise": 0.0})
+    pool, right = read_pool(s.pool.run()), {}
+    for group in (4, 5):
+        folder = wordings.base_stage(s, group).folder
+        classifier = modules.load(folder / "base.safetensors")[0]["classifier"]
+        h = torch.from_numpy(np.load(folder / "h.npy")[(pool["group"] == group).to_numpy()])
+        with torch.no_grad():
+            said = classifier(h[None])[0].argmax(-1).numpy() + s.labels.lo
+        right[group] = (said == pool.loc[pool["group"] == group, "value"]).to_numpy()
+        row = results.pick(found, changed="noise=0.0", group=f"wording={group}")
+        assert (row["value"], row["n"]) == (pytest.approx(right[group].mean(), abs=1e-6), len(right[group]))
+    whole = results.pick(found, changed="noise=0.0", group="all", seed="all")
+    assert whole["value"] == pytest.approx(np.concatenate(list(right.values())).mean(), abs=1e-6)
+    test = datasets.split(pool, "phrasing", 0).to_numpy() == "test"
+    assert not test[pool["group"].isin([4, 5])].any()
+
+
+def test_a_change_is_what_it_differs_from_the_form_as_it_is(profile):
+    found = results.select(made(profile, "red_plus_wordings"), seed="all")
+    for group in ("all", "seen"):
+        level = results.select(found, group=group, metric="value_accuracy").set_index("changed")["value"]
+        change = results.select(found, group=group, metric="value_accuracy_change").set_index("changed")["value"]
+        assert "as it is" not in change
+        for name, value in change.items():
+            assert value == pytest.approx(level[name] - level["as it is"], abs=2e-6)
+
+
+def test_the_words_of_the_test_cannot_be_asked(profile):
+    with pytest.raises(ValueError, match="wordings 2 are those of the test; red_plus"):
+        wordings.base_stage(wordings.setting(profile, {}), 2)
