@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from redlib import claims, evaluation, paths
+from redlib.claims import judging
 from redlib.expressions import LabelSpace
 
 METHODS = ("global_head", "uniform_average", "red_uniform", "softmax_moe", "red")
@@ -153,6 +154,46 @@ def test_a_claim_fails_where_another_method_is_better_or_as_good():
 def test_a_claim_is_undecided_where_the_interval_reaches_over_the_border():
     found = claims.verdicts(*verdict_tables(top1=(0.95, 0.95, 0.95), red=(0.95, 0.81, 0.95)), SPACE)
     assert verdict_of(found, "value_accuracy") == claims.OPEN
+
+
+def test_near_boundaries_means_of_the_values_beside_one():
+    results, bias = verdict_tables()
+    frame = bias.set_index(["method", "metric", "true_value"])["value"].copy()
+    for value in range(SPACE.lo, SPACE.hi + 1):
+        beside = value in (4, 5, 7, 8)
+        for method, size in (("red", 0.5), ("global_head", 0.9 + 0.1 * value if beside else 3.0)):
+            frame.loc[method, "signed_error", value] = size
+        frame.loc["red", "same_range", value] = 0.9
+        frame.loc["softmax_moe", "same_range", value] = (0.7 + 0.01 * value) if beside else 0.99
+    bias = bias.assign(value=frame.to_numpy())
+    found = claims.verdicts(results, bias, SPACE, numbers=True).set_index("claim")
+    steady = found.loc["RED is steadier at boundaries than the mixture"]
+    assert steady[["value", "verdict"]].tolist() == [pytest.approx(0.14), claims.HOLDS]
+    near = found.loc["residual paths correct systematic bias near boundaries"]
+    assert near[["value", "verdict"]].tolist() == [pytest.approx(1.0), claims.HOLDS]
+    assert found.loc["and near boundaries more than elsewhere", "verdict"] == claims.FAILS
+    assert found.loc["residual paths correct systematic bias", "value"] == pytest.approx((4 * 1.0 + 5 * 2.5) / 9)
+
+
+def test_a_number_a_value_has_students_interval_and_weights_are_rows():
+    numbers = pd.Series([1.0, 2.0, 3.0, 6.0])
+    plain = judging.over_values(numbers)
+    assert plain["value"] == 3
+    assert plain["high"] - 3 == pytest.approx(3.182446 * numbers.std(ddof=1) / 2)
+    assert plain["low"] + plain["high"] == pytest.approx(6)
+    assert judging.over_values(numbers, pd.Series([5.0] * 4)).tolist() == pytest.approx(plain.tolist())
+    assert judging.over_values(numbers, pd.Series([3.0, 0.0, 0.0, 1.0]))["value"] == pytest.approx(9 / 4)
+    assert judging.over_values(numbers[:0]).isna().sum() == 3
+    alone = judging.over_values(numbers[:1])
+    assert judging.judge(alone["low"], alone["high"]) == claims.OPEN
+
+
+def test_differences_without_a_pair_and_alike_accuracies():
+    one, two = ({"value": v, "low": v - 0.03, "high": v + 0.04} for v in (0.9, 0.8))
+    assert judging.apart(one, two).tolist() == pytest.approx([0.1, 0.03, 0.17])
+    assert judging.minus(one, two).tolist() == pytest.approx([0.1, 0.05, 0.15])
+    ends = [(-0.01, 0.01, claims.HOLDS), (-0.01, 0.03, claims.OPEN), (0.03, 0.04, claims.FAILS)]
+    assert [judging.alike({"low": low, "high": high}, 0.02) for low, high, _ in ends] == [said for *_, said in ends]
 
 
 def test_a_verdict_names_a_method_that_the_results_lack():

@@ -76,6 +76,14 @@ def test_claims_fail_where_the_numbers_say_otherwise():
     assert verdict_of(weak, "errors compound") != claims.HOLDS
 
 
+def test_the_number_behind_execution_at_every_depth_is_that_of_the_worst_one():
+    found = claims.decomposed_verdicts(scores(red=(0.995, 0.6, 0.8)), assembly(), numbers=True).set_index("claim")
+    depth = found.loc["execution does not depend on depth"]
+    assert (depth["value"], depth["low"] < 0.6 < depth["high"]) == (pytest.approx(0.6), True)
+    assert depth["measured"].count("[") == 3
+    assert found.loc["execution is nearly perfect", "beyond"] == np.False_
+
+
 @pytest.mark.parametrize(("cast", "equal", "verdict"), [(0.9, 1, "HOLDS"), (0.85, 1, "FAILS"), (0.9, 0, "FAILS")])
 def test_the_whole_system_is_judged_where_a_planner_was_trained_apart_and_cast(cast, equal, verdict):
     ends = {"closed/single": 0.9, "closed/separate/router=bfloat16,planner=bfloat16": cast}

@@ -63,6 +63,28 @@ def test_claims_about_task2_fail_where_another_method_wins_in_one_range():
     assert verdict_of(found, "best of") == claims.HOLDS
 
 
+@pytest.mark.parametrize(
+    ("right", "verdict"),
+    [
+        ((1.0, 0.97, 0.97), claims.HOLDS),  # where its routes are wrong, and nowhere else
+        ((0.65, 0.65, 0.65), claims.FAILS),
+    ],
+)
+def test_the_mixtures_errors_are_set_beside_its_routes(right, verdict):
+    found = claims.task2_verdicts(made_up(softmax_moe=right), SPACE, numbers=True).set_index("claim")
+    row = found.loc["the mixture is unstable because its routing is ambiguous"]
+    assert row["verdict"] == verdict
+    assert row["low"] < row["value"] < row["high"]
+
+
+def test_the_number_behind_a_conclusion_is_that_of_its_worst_part():
+    found = claims.task2_verdicts(made_up(global_head=(0.6, 0.2, 0.4)), SPACE, numbers=True).set_index("claim")
+    fall = found.loc["the global head degrades from range to range"]
+    assert fall["value"] == pytest.approx(-0.2, abs=0.01)
+    assert "smallest fall" in fall["measured"]
+    assert list(claims.task2_verdicts(made_up(), SPACE).columns) == ["section", "claim", "test", "measured", "verdict"]
+
+
 def test_every_stated_level_gets_a_measured_one_and_a_verdict():
     found = claims.kinds(made_up()).set_index(["input", "method"])
     assert len(found) == 12

@@ -67,7 +67,7 @@ def family(path, owner):
 
 
 def described(path, function, owner=None):
-    """Where a function's shapes may stand: in its docstring; for a method also in that of the method that it overrides;
+    """Where a function may be described: in its docstring; for a method also in that of the method that it overrides;
     for `forward` and `__call__`, which are what a class is for, also in that of the class."""
     texts = [ast.get_docstring(function)]
     for relative in family(path, owner) if owner else ():
@@ -91,6 +91,11 @@ def is_command(node):
     return [ast.unparse(arg.annotation) for arg in given if arg.annotation] == ["argparse.Namespace"]
 
 
+def sets(method):
+    """Whether it is the setter of a property, which says what it is."""
+    return any(ast.unparse(decorator).endswith(".setter") for decorator in method.decorator_list)
+
+
 @by_source
 def test_every_public_function_and_class_has_a_docstring(path):
     made = named(ast.FunctionDef | ast.ClassDef, TREES[path].body)
@@ -104,6 +109,12 @@ def test_every_public_function_and_class_has_a_docstring(path):
 def test_every_command_has_its_help():
     commands = parser()._subparsers._group_actions[0]
     assert {action.dest for action in commands._choices_actions if action.help} == set(commands.choices)
+
+
+@by_source
+def test_every_public_method_and_property_has_a_docstring(path):
+    methods = [(method, owner) for method, owner in public(path) if owner and not sets(method)]
+    assert [f"{owner.name}.{method.name}" for method, owner in methods if not described(path, method, owner)] == []
 
 
 @by_source

@@ -1,3 +1,5 @@
+"""Tables of predictions: accuracies, F1, gaps, bias, confusions and maps against direct counts, and what is refused."""
+
 import numpy as np
 import pandas as pd
 import pytest

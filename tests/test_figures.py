@@ -1,3 +1,5 @@
+"""Every figure from small tables: what it says, the same bytes again, and what it is kept and shown as."""
+
 import io
 import re
 import threading

@@ -1,3 +1,5 @@
+"""Tidy tables in and out of files, where each number comes from, and how numbers and differences are said."""
+
 from types import SimpleNamespace
 
 import numpy as np

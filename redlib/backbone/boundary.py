@@ -43,10 +43,12 @@ class Backbone:
 
     @property
     def device(self) -> torch.device:
+        """Where its weights lie."""
         return self.model.embed_tokens.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
+        """The type of its weights."""
         return self.model.embed_tokens.weight.dtype
 
     def encode(self, texts: Iterable[str]) -> list[list[int]]:

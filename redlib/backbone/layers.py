@@ -22,6 +22,7 @@ class Tokens:
         self.reach = int(position.max()) + 1
 
     def to(self, device: torch.device) -> "Tokens":
+        """The same tokens with row and position (n,) on a device."""
         return Tokens(self.row.to(device), self.position.to(device), self.rows)
 
     def __getitem__(self, chosen: Tensor) -> "Tokens":

@@ -31,6 +31,7 @@ class Taken:
     cpu: float
 
     def rate(self, clock: str = "wall") -> float:
+        """Work a second, on the `wall` or of the process (`cpu`)."""
         return self.work / getattr(self, clock)
 
 

@@ -111,6 +111,7 @@ class Clock(transformers.TrainerCallback):
         self.warm_up = warm_up
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Note the time; the clock starts with the last step of the warm-up."""
         now = perf_counter(), process_time()
         if state.global_step == self.warm_up:
             self.begin = now

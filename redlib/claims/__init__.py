@@ -5,12 +5,12 @@
 """
 
 from redlib.claims.ablations import ablation_verdicts, ablations_beside
-from redlib.claims.across import bottleneck_verdicts, harder_verdicts, usage_verdicts
+from redlib.claims.across import base_verdicts, bottleneck_verdicts, harder_verdicts, single_verdicts, usage_verdicts
 from redlib.claims.beyond import beyond
 from redlib.claims.catalogue import DESCRIBED, DOCUMENTS, KINDS, described
 from redlib.claims.checking import CHECKED, check
 from redlib.claims.cost import cost_verdicts
-from redlib.claims.deciding import CONTRADICTED, MEANINGS, VERDICTS
+from redlib.claims.deciding import CONTRADICTED, MEANINGS, OWN, VERDICTS
 from redlib.claims.decomposed import decomposed_verdicts, executed_beside
 from redlib.claims.epochs import epoch_verdicts
 from redlib.claims.judges import JUDGES, Record
@@ -39,12 +39,14 @@ __all__ = [
     "METRICS",
     "OPEN",
     "OTHERS",
+    "OWN",
     "STATED_LEVELS",
     "SURVIVES",
     "VERDICTS",
     "Record",
     "ablation_verdicts",
     "ablations_beside",
+    "base_verdicts",
     "beside",
     "beside_patch",
     "beyond",
@@ -65,6 +67,7 @@ __all__ = [
     "path",
     "reason",
     "reasons",
+    "single_verdicts",
     "stated_levels",
     "task2_verdicts",
     "usage_verdicts",

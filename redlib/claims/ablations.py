@@ -1,10 +1,22 @@
-"""Verdicts on what the source concludes from its ablations (4.9), and its numbers beside ours."""
+"""Verdicts on what the source concludes from its ablations (4.9) and says of its experts' rows (4.5.2), and its numbers
+beside ours."""
 
 from collections.abc import Iterator
 
 import pandas as pd
 
-from redlib.claims.judging import FAILS, HOLDS, OPEN, VERDICT, judge, reported, together
+from redlib.claims.judging import (
+    FAILS,
+    Finding,
+    apart,
+    as_frame,
+    behind,
+    judge,
+    reaches,
+    reported,
+    together,
+    worst,
+)
 from redlib.claims.reported import METRICS, load
 from redlib.results import cell, pick, select
 
@@ -16,20 +28,24 @@ TABLES = {"4.9.1": "residual", "4.9.3": "rank"}
 DROPS = {"task1": ("4.9.3-01", "4.9.3-05"), "task2": ("4.9.3-02", "4.9.3-06")}  # its accuracy at d/2 and at d/8
 
 
-def ablation_verdicts(frame: pd.DataFrame, d: int, rank: int, experts: int, split: str = "structure") -> pd.DataFrame:
-    """Whether each conclusion of 4.9 holds on one split, both tasks: columns section, claim, test, measured, verdict.
+def ablation_verdicts(
+    frame: pd.DataFrame, d: int, rank: int, experts: int, split: str = "structure", numbers: bool = False
+) -> pd.DataFrame:
+    """Whether each conclusion of 4.9 holds on one split, both tasks, and that of 4.5.2 on fewer rows by task: columns
+    section, claim, test, measured, verdict, with `numbers` those of a Finding.
 
     frame: the table ablations; d: hidden size; rank and experts: RED's own. A conclusion on a question that the table
     does not have is left out. LookupError for missing rows of a question that it has.
     """
     rows = select(frame, split=split, seed="all")
     asked = set(rows["question"])
-    found: list[tuple] = []
+    found: list[Finding] = []
+    found += _coverage(select(rows, question="expert_share")) if "expert_share" in asked else []
     found += _residual(select(rows, question="residual")) if "residual" in asked else []
     found += _experts(select(rows, question="experts"), experts) if "experts" in asked else []
     found += _ranks(select(rows, question="rank"), d, rank) if "rank" in asked else []
     found += _causes(rows) if {"residual", "expert_share"} <= asked else []
-    return pd.DataFrame(found, columns=VERDICT).sort_values("section", kind="stable", ignore_index=True)
+    return as_frame(found, numbers).sort_values("section", kind="stable", ignore_index=True)
 
 
 def ablations_beside(frame: pd.DataFrame, d: int, rank: int) -> pd.DataFrame:
@@ -68,36 +84,74 @@ def _both(changes: dict[str, pd.Series]) -> str:
     return "; ".join(f"{task}: {cell(row)}" for task, row in changes.items())
 
 
-def _residual(rows: pd.DataFrame) -> Iterator[tuple]:
+def _share(changed: str) -> float:
+    """0.5 of `base_share=0.5`."""
+    return float(changed.partition("=")[2])
+
+
+def _shares(rows: pd.DataFrame, task: str) -> dict[str, pd.Series]:
+    """The changes of one task by other shares of the rows, the smallest first."""
+    names = sorted(set(rows["changed"]) - {"nothing"}, key=_share)
+    return {f"{_share(name):.0%}": _change(rows, task, name) for name in names}
+
+
+def _all(changes: dict[str, pd.Series], border: float = 0.0, sign: int = 1) -> tuple[str, dict[str, float]]:
+    """Whether every change lies above the border, with sign -1 whether it falls by more than it; and the number of the
+    worst one."""
+    ends = {name: sorted((sign * row["low"], sign * row["high"])) for name, row in changes.items()}
+    verdict = together(judge(low, high, border) for low, high in ends.values())
+    return verdict, behind(min(changes.values(), key=lambda row: sign * row["value"]))
+
+
+def _coverage(rows: pd.DataFrame) -> Iterator[Finding]:
+    """4.5.2: what experts of ranges lose with fewer rows, by task."""
+    for task in TASKS:
+        changes = _shares(rows, task)
+        verdict, number = _all(changes, sign=-1)
+        test = f"on {task}, experts trained on any smaller share of the rows lie below those that see all"
+        yield Finding("4.5.2", f"range experts benefit from all rows, {task}", test, _both(changes), verdict, **number)
+
+
+def _residual(rows: pd.DataFrame) -> Iterator[Finding]:
     moe = {task: _change(rows, task, MOE) for task in TASKS}
-    gaps = {"task1": reported("4.9.1-01") - reported("4.9.1-02"), "task2": reported("4.9.1-03") - reported("4.9.1-04")}
-    verdict = together(judge(-row["high"], -row["low"], -gaps[task]) for task, row in moe.items())
-    test = f"the mixture lies at least {-gaps['task1']:.3f} (Task 1) and {-gaps['task2']:.3f} (Task 2) below RED"
-    yield "4.9.1", "without the residual path accuracy falls as far as reported", test, _both(moe), verdict
+    gaps = {"task1": reported("4.9.1-02") - reported("4.9.1-01"), "task2": reported("4.9.1-04") - reported("4.9.1-03")}
+    fall = {
+        task: pd.Series({"value": -row["value"], "low": -row["high"], "high": -row["low"]}) for task, row in moe.items()
+    }
+    found = [reaches(row, gaps[task]) for task, row in fall.items()]
+    verdict, beyond = together(verdict for verdict, _ in found), all(beyond for _, beyond in found)
+    least = min(TASKS, key=lambda task: fall[task]["value"] - gaps[task])
+    test = (
+        f"RED minus the mixture is not measurably below {gaps['task1']:.3f} (Task 1) and {gaps['task2']:.3f} (Task 2)"
+    )
+    claim = "without the residual path accuracy falls as far as reported"
+    yield Finding("4.9.1", claim, test, _both(moe), verdict, **behind(moe[least]), beyond=beyond)
     same = {task: _change(rows, task, "mixing=logits") for task in TASKS}
-    verdict = together(judge(-row["high"], -row["low"]) for row in same.values())
+    verdict, number = _all(same, sign=-1)
     verdict = FAILS if all(abs(row["value"]) < ROUNDING for row in same.values()) else verdict
     test = "the same experts and weights, mixed as logits, lie below RED"
-    yield "4.9.1", "keeping all experts identical, the residual path is what matters", test, _both(same), verdict
+    claim = "keeping all experts identical, the residual path is what matters"
+    yield Finding("4.9.1", claim, test, _both(same), verdict, **number)
     never = {task: _change(rows, task, "arm=base_never") for task in TASKS}
-    verdict = together(judge(-row["high"], -row["low"]) for row in never.values())
+    verdict, number = _all(never, sign=-1)
     test = "experts that are trained and used without h in the sum lie below RED"
     for section, claim in {"4.9.1": "the residual path is essential", "4.9.5": "residual routing is necessary"}.items():
-        yield section, claim, test, _both(never), verdict
+        yield Finding(section, claim, test, _both(never), verdict, **number)
 
 
-def _experts(rows: pd.DataFrame, own: int) -> Iterator[tuple]:
+def _experts(rows: pd.DataFrame, own: int) -> Iterator[Finding]:
     changed = sorted(set(rows["changed"]) - {"nothing"}, key=lambda name: int(name.partition("=")[2]))
     changes = {f"{task}, {name}": _change(rows, task, name) for task in TASKS for name in changed}
     measured = _both(changes)
-    verdict = together(judge(row["low"], row["high"], -CLOSE) for row in changes.values())
+    verdict, number = _all(changes, -CLOSE)
     test = f"no other number of experts lies more than {CLOSE:g} below {own}"
-    yield "4.9.2", "the number of experts is not critical", test, measured, verdict
-    verdict = together(judge(-row["high"], -row["low"]) for row in changes.values())
-    yield "4.9.5", "five experts are best", f"every other number lies below {own}", measured, verdict
+    yield Finding("4.9.2", "the number of experts is not critical", test, measured, verdict, **number)
+    verdict, number = _all(changes, sign=-1)
+    test = f"every other number lies below {own}"
+    yield Finding("4.9.5", "five experts are best", test, measured, verdict, **number)
 
 
-def _ranks(rows: pd.DataFrame, d: int, rank: int) -> Iterator[tuple]:
+def _ranks(rows: pd.DataFrame, d: int, rank: int) -> Iterator[Finding]:
     small, large = (_of_rank(f"rank=d/{share}", d, rank) for share in (8, 2))
     losses, stated = {}, {}
     for task in TASKS:
@@ -106,26 +160,26 @@ def _ranks(rows: pd.DataFrame, d: int, rank: int) -> Iterator[tuple]:
         top = pick(rows, task=task, changed=large, metric="value_accuracy")["variant"]
         losses[task] = _change(rows, task, small, top)
     verdict = together(judge(row["low"], row["high"], -stated[task]) for task, row in losses.items())
+    least = min(TASKS, key=lambda task: losses[task]["value"] + stated[task])
     test = f"d/8 lies no more than {stated['task1']:.3f} (Task 1) and {stated['task2']:.3f} (Task 2) below d/2"
     for section, claim in {
         "4.9.3": "RED remains stable at very low rank",
         "4.9.5": "low-rank adapters are sufficient",
     }.items():
-        yield section, claim, test, _both(losses), verdict
-    verdict = together(judge(-row["high"], -row["low"]) for row in losses.values())
-    yield "4.9.3", "accuracy falls as the rank falls", "d/8 lies below d/2", _both(losses), verdict
+        yield Finding(section, claim, test, _both(losses), verdict, **behind(losses[least]))
+    verdict, number = _all(losses, sign=-1)
+    yield Finding("4.9.3", "accuracy falls as the rank falls", "d/8 lies below d/2", _both(losses), verdict, **number)
 
 
-def _causes(rows: pd.DataFrame) -> Iterator[tuple]:
+def _causes(rows: pd.DataFrame) -> Iterator[Finding]:
     data = select(rows, question="expert_share")
-    share = max((name for name in set(data["changed"]) - {"nothing"}), key=lambda name: float(name.partition("=")[2]))
-    verdicts, said = [], []
+    share = max(set(data["changed"]) - {"nothing"}, key=_share)
+    gaps, said = [], []
     for task in TASKS:
         moe, less = _change(select(rows, question="residual"), task, MOE), _change(data, task, share)
-        sure = moe["high"] < less["low"], moe["low"] > less["high"]
-        verdicts.append(HOLDS if sure[0] else FAILS if sure[1] else OPEN)
-        said.append(f"{task}: mixture {cell(moe)}, fewer rows {cell(less)}")
-    test = (
-        f"going to the mixture costs more than training the experts on {float(share.partition('=')[2]):.0%} of the rows"
-    )
-    yield "4.9.5", "architecture, not data volume, explains the gain", test, "; ".join(said), together(verdicts)
+        gaps.append(apart(less, moe))
+        said.append(f"{task}: mixture {cell(moe)}, fewer rows {cell(less)}, difference {cell(gaps[-1])}")
+    test = f"going to the mixture costs more than training the experts on {_share(share):.0%} of the rows"
+    verdict = together(judge(gap["low"], gap["high"]) for gap in gaps)
+    claim = "architecture, not data volume, explains the gain"
+    yield Finding("4.9.5", claim, test, "; ".join(said), verdict, **behind(worst(gaps)))

@@ -6,9 +6,9 @@ import pandas as pd
 
 from redlib.claims.arithmetic import ARITHMETIC
 from redlib.claims.catalogue import DESCRIBED, described
-from redlib.claims.deciding import CONTRADICTED, DIGITS, REPRODUCED, UNTESTED, Tried, Verdict, compare, decide
+from redlib.claims.deciding import CONTRADICTED, OWN, REPRODUCED, UNTESTED, Tried, Verdict, compare, decide
 from redlib.claims.judges import JUDGES, NOTEBOOKS, Record, Setting
-from redlib.claims.judging import FAILS, HOLDS, OPEN, together
+from redlib.claims.judging import DIGITS, FAILS, HOLDS, OPEN, behind, together
 from redlib.claims.rows import plain, readings_of, whole
 from redlib.claims.smaller import OF_SMALLER
 from redlib.results import select
@@ -26,10 +26,11 @@ OPPOSITE = {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}
 def check(record: Record, claim_ids: Collection[str] | None = None) -> pd.DataFrame:
     """All claims, or those with the given ids, with what was measured and a verdict each: columns CHECKED.
 
-    `measured`, `low`, `high`, `n` are numbers where the measurement is one, `shown` says it in words, `setting` where
-    it was read; ON_TEXT is the same on split `text`. The headline reads an accuracy as that of the value; `as_range` is
-    the verdict if it means the range. `verdict` is one of VERDICTS, `why` its condition or reason, `said` both. A table
-    that the record lacks gives `not testable here`, by its name. LookupError for an id that no claim has.
+    `measured`, `low`, `high`, `n` are numbers where the measurement is one or several, of which they are the worst;
+    `shown` says it in words, `setting` where it was read; ON_TEXT is the same on split `text`. The headline reads an
+    accuracy as that of the value; `as_range` is the verdict if it means the range. `verdict` is one of VERDICTS, `why`
+    its condition or reason, `said` both. A table that the record lacks gives `not testable here`, by its name.
+    LookupError for an id that no claim has.
     """
     asked, found = described(), {}
     asked = asked if claim_ids is None else select(asked, claim_id=list(claim_ids))
@@ -88,7 +89,8 @@ def _judged(record: Record, claim: dict, found: Found) -> tuple[Verdict, str, Tr
 def _of_arithmetic(claim: dict, name: str) -> Verdict:
     """Statements that do not agree are contradicted; a number that its own table or formula gives is reproduced."""
     shown, agrees = ARITHMETIC[name]() if name in ARITHMETIC else OF_SMALLER[name](claim["claim_id"])
-    return Verdict(REPRODUCED if agrees else CONTRADICTED, "", Tried({}, HOLDS if agrees else FAILS, shown))
+    verdict, why, result = (REPRODUCED, OWN, HOLDS) if agrees else (CONTRADICTED, "", FAILS)
+    return Verdict(verdict, why, Tried({}, result, shown))
 
 
 def _compare(record: Record, claim: dict, found: Found) -> list[Tried]:
@@ -147,17 +149,19 @@ def _says(record: Record, judge: str, where: Setting) -> pd.DataFrame | LookupEr
 
 
 def _finding(found: pd.DataFrame | LookupError, finding: str, where: Setting, word: str) -> Tried:
-    """The rows of a finding as one: all have to hold."""
+    """The rows of a finding as one: all have to hold, and the numbers are those of the worst."""
     if isinstance(found, LookupError):
         raise found
     rows = found[found["claim"] == finding]
     if rows.empty:
         raise LookupError(f"no finding {finding!r}; there are: {'; '.join(found['claim'].unique())}")
     shown = "; ".join(dict.fromkeys(rows["measured"]))
-    one = {name: rows[name].iloc[0] for name in ("value", "low", "high", "n") if name in rows and len(rows) == 1}
     result = together(rows["verdict"])
+    decides = rows[rows["verdict"] == result]
+    row = decides.loc[decides["margin"].idxmin()] if len(decides) > 1 else decides.iloc[0]
+    beyond = word != "against" and bool(rows.get("beyond", pd.Series([False])).all())
     result = OPPOSITE[result] if word == "against" else result
-    return Tried(where, result, shown, **{name: float(value) for name, value in one.items()})
+    return Tried(where, result, shown, beyond, **behind(row))
 
 
 def _impossible(record: Record, claim: dict, headline: Tried, found: Found) -> Verdict | None:

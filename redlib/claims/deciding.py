@@ -6,21 +6,24 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from redlib.claims.judging import FAILS, HOLDS, OPEN, judge, together
+from redlib.claims.judging import DIGITS, FAILS, HOLDS, OPEN, behind, judge, together
 from redlib.results import cell
 
 REPRODUCED, EXCEEDED, MISSED = "reproduced", "exceeded", "not reproduced"
 CONTRADICTED, ONLY, UNTESTED = "contradicted", "holds only under", "not testable here"
+OWN = "its document's own arithmetic, nothing measured"  # the parenthesis of a number that its own document gives
 MEANINGS = {
-    REPRODUCED: "the number lies in our interval, or the test of the sentence holds",
-    EXCEEDED: "our interval lies above the number",
+    REPRODUCED: (
+        "the number lies in our interval, or the test of the sentence holds; with "
+        f"({OWN}) the number follows from the table or the formula beside it, which is all that was tested"
+    ),
+    EXCEEDED: "our interval lies above the number, or above the gain that the sentence states",
     ONLY: "not so where the headline is read, but under the condition in parentheses",
     MISSED: "below the number under every reading, or the interval reaches over the border of the test",
     CONTRADICTED: "the opposite was measured, or the source's own arithmetic rules it out",
     UNTESTED: "the reason is in parentheses",
 }
 VERDICTS = tuple(MEANINGS)
-DIGITS = 5e-5  # the source's numbers have four digits
 SHOWN = 3  # conditions that are named, the rest are counted
 
 
@@ -50,7 +53,8 @@ class Verdict:
     @property
     def said(self) -> str:
         """`holds only under (split text)`, or the verdict alone."""
-        return f"{self.verdict} ({self.why})" if self.verdict in (ONLY, UNTESTED) else self.verdict
+        told = self.verdict in (ONLY, UNTESTED) or self.why == OWN
+        return f"{self.verdict} ({self.why})" if told else self.verdict
 
 
 def compare(rows: pd.DataFrame, where: dict[str, str], word: str, number: float) -> Tried:
@@ -76,8 +80,7 @@ def compare(rows: pd.DataFrame, where: dict[str, str], word: str, number: float)
     row = rows.iloc[worst]
     one = len(rows) == 1
     shown = cell(row, n=True) if one else f"worst of {len(rows)}: {cell(row)}, {_name(row, rows)}"
-    numbers = {name: float(row[name]) if pd.notna(row[name]) else np.nan for name in ("value", "low", "high", "n")}
-    return Tried(where, together(results), shown, bool(above.all()), **numbers)
+    return Tried(where, together(results), shown, bool(above.all()), **behind(row))
 
 
 def _name(row: pd.Series, rows: pd.DataFrame) -> str:

@@ -1,7 +1,7 @@
 """Who judges which sentences: the chapters' verdicts, the tables that they read, and where else they can be asked.
 
-A judge answers for a setting with a frame that has the columns claim, measured and verdict (and value, low, high, n
-where the measurement is one number). The headline's setting comes first.
+A judge answers for a setting with a frame that has the columns claim, measured and verdict, and the numbers of a
+Finding. The headline's setting comes first.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +12,9 @@ import pandas as pd
 
 from redlib.claims import sparse
 from redlib.claims.ablations import ablation_verdicts, ablations_beside
-from redlib.claims.across import bottleneck_verdicts, harder_verdicts, usage_verdicts
+from redlib.claims.across import base_verdicts, bottleneck_verdicts, harder_verdicts, single_verdicts, usage_verdicts
 from redlib.claims.cost import cost_verdicts
+from redlib.claims.deciding import compare
 from redlib.claims.decomposed import decomposed_verdicts
 from redlib.claims.epochs import epoch_verdicts
 from redlib.claims.judging import FAILS, HOLDS, OPEN
@@ -27,6 +28,8 @@ from redlib.expressions import LabelSpace
 from redlib.results import cell, pick
 
 Setting = dict[str, str]  # what was read where, as in `rows.readings_of`
+BOTH = ("value_accuracy", "range_accuracy")
+SINGLE = "single_heavy/"  # the definition of Task 2 with single operations
 LOW_BUDGET = 0.3  # of nested experts: the claims are judged at the trained budget next to it
 KEPT = {sparse.KEPT: HOLDS, sparse.CHANGED: FAILS, sparse.UNKNOWN: OPEN}
 
@@ -79,6 +82,14 @@ def _programs(r: Record) -> list[Setting]:
     return [{"variant": variant, "split": split} for variant, split in pairs if split in SPLITS[:2]]
 
 
+def _with_single(r: Record) -> list[Setting]:
+    """Every variant and split of Task 2 with single operations, and both accuracies."""
+    rows = plain(r.tables["task2"])
+    pairs = settings(rows[rows["variant"].str.startswith(SINGLE) & (rows["group"] == "ops=1")])
+    pairs = [pair for pair in pairs if pair[1] in SPLITS[:2]]
+    return [{"variant": variant, "split": split, "metric": metric} for metric in BOTH for variant, split in pairs]
+
+
 def _part(r: Record, table: str, s: Setting) -> pd.DataFrame:
     """The rows of one setting: little to search."""
     rows = r.tables[table]
@@ -86,11 +97,11 @@ def _part(r: Record, table: str, s: Setting) -> pd.DataFrame:
 
 
 def _task1(r: Record, s: Setting) -> pd.DataFrame:
-    return verdicts(_part(r, "task1", s), _part(r, "task1_bias", s), r.labels, s["variant"], s["split"])
+    return verdicts(_part(r, "task1", s), _part(r, "task1_bias", s), r.labels, s["variant"], s["split"], True)
 
 
 def _task2(r: Record, s: Setting) -> pd.DataFrame:
-    return task2_verdicts(_part(r, "task2", s), r.labels, s["variant"], s["split"])
+    return task2_verdicts(_part(r, "task2", s), r.labels, s["variant"], s["split"], numbers=True)
 
 
 def _kinds(r: Record, s: Setting) -> pd.DataFrame:
@@ -101,9 +112,11 @@ def _kinds(r: Record, s: Setting) -> pd.DataFrame:
 def _ranks(r: Record, s: Setting) -> pd.DataFrame:
     found = ablations_beside(r.tables["ablations"], _hidden(r), r.profile.chosen.rank)
     found = found[(found["split"] == s["split"]) & (found["metric"] == s["metric"])]
-    value = found["measured"]
-    shown = [cell(row) for _, row in found.assign(value=value).iterrows()]
-    return found.assign(claim=found["claim_id"], value=value, measured=shown)
+    rows = found.rename(columns={"measured": "value"})
+    tried = [compare(rows.iloc[[at]], s, "equal", number) for at, number in enumerate(rows["reported"])]
+    verdicts, beyond = [one.result for one in tried], [one.beyond for one in tried]
+    shown = [cell(row) for _, row in rows.iterrows()]
+    return rows.assign(claim=rows["claim_id"], measured=shown, verdict=verdicts, beyond=beyond)
 
 
 def _hidden(r: Record) -> int:
@@ -115,52 +128,62 @@ def _hidden(r: Record) -> int:
 
 def _cost(r: Record, s: Setting) -> pd.DataFrame:
     costs, scores = (r.tables["cost"], r.tables["cost_curves"]), _part(r, "task1", {"variant": "chosen", **s})
-    return cost_verdicts(*costs, scores, r.labels, r.profile.chosen.rank, s["split"])
+    return cost_verdicts(*costs, scores, r.labels, r.profile.chosen.rank, s["split"], numbers=True)
 
 
 def _executed(r: Record, s: Setting) -> pd.DataFrame:
     domain = s["variant"].partition("/")[0]
-    return decomposed_verdicts(r.tables["execution"], r.tables["execution_assembly"], domain, s["split"])
+    return decomposed_verdicts(r.tables["execution"], r.tables["execution_assembly"], domain, s["split"], numbers=True)
 
 
 def _modularity(r: Record, s: Setting) -> pd.DataFrame:
-    return modularity_verdicts(r.tables["modularity"], s["split"], s["metric"])
+    return modularity_verdicts(r.tables["modularity"], s["split"], s["metric"], numbers=True)
 
 
 def _ablations(r: Record, s: Setting) -> pd.DataFrame:
-    return ablation_verdicts(r.tables["ablations"], _hidden(r), r.profile.chosen.rank, r.labels.K, s["split"])
+    own = (_hidden(r), r.profile.chosen.rank, r.labels.K)
+    return ablation_verdicts(r.tables["ablations"], *own, s["split"], numbers=True)
 
 
 def _epochs(r: Record, s: Setting) -> pd.DataFrame:
     recipe = s["variant"].rpartition("/")[2]
     both, limit = (r.tables["task1_epochs"], r.tables["task2_epochs"]), r.profile.recipe(recipe).experts.max_epochs
-    return epoch_verdicts(*both, s["variant"], recipe, s["split"], limit)
+    return epoch_verdicts(*both, s["variant"], recipe, s["split"], limit, numbers=True)
 
 
 def _harder(r: Record, s: Setting) -> pd.DataFrame:
-    return harder_verdicts(r.tables["task1"], r.tables["task2"], s["variant"], s["split"])
+    return harder_verdicts(r.tables["task1"], r.tables["task2"], s["variant"], s["split"], numbers=True)
+
+
+def _base(r: Record, s: Setting) -> pd.DataFrame:
+    return base_verdicts(r.tables["ablations"], r.tables["task1"], r.tables["task2"], s["split"], numbers=True)
+
+
+def _single(r: Record, s: Setting) -> pd.DataFrame:
+    return single_verdicts(r.tables["task1"], r.tables["task2"], *s.values(), numbers=True)
 
 
 def _bottleneck(r: Record, s: Setting) -> pd.DataFrame:
-    return bottleneck_verdicts(r.tables["task2"], r.tables["execution"], s["variant"], s["split"])
+    return bottleneck_verdicts(r.tables["task2"], r.tables["execution"], s["variant"], s["split"], numbers=True)
 
 
 def _usage(r: Record, s: Setting) -> pd.DataFrame:
-    return usage_verdicts(r.tables["routing"], s["variant"], s["split"])
+    return usage_verdicts(r.tables["routing"], s["variant"], s["split"], numbers=True)
 
 
 def _nested(r: Record, s: Setting) -> pd.DataFrame:
     budget = min(r.profile.nested.budgets, key=lambda b: abs(b - LOW_BUDGET))
-    return nested_verdicts(*(r.tables[name] for name in ("nested", "nested_routing", "nested_speed")), budget)
+    tables = (r.tables[name] for name in ("nested", "nested_routing", "nested_speed"))
+    return nested_verdicts(*tables, budget, numbers=True)
 
 
 def _causes(r: Record, s: Setting) -> pd.DataFrame:
-    return sparse.root_causes(r.tables["sparse_serving"], r.tables["sparse_time"])
+    return sparse.root_causes(r.tables["sparse_serving"], r.tables["sparse_time"], numbers=True)
 
 
 def _decisions(r: Record, s: Setting) -> pd.DataFrame:
     tables = (r.tables[f"sparse_{name}"] for name in ("quality", "serving", "growth"))
-    found = sparse.decisions(*tables, r.profile.sparse.price)
+    found = sparse.decisions(*tables, r.profile.sparse.price, numbers=True)
     return found.rename(columns={"recommendation": "claim"}).assign(verdict=found["verdict"].map(KEPT))
 
 
@@ -168,13 +191,14 @@ def _once(r: Record) -> list[Setting]:
     return [{}]
 
 
-BOTH = ("value_accuracy", "range_accuracy")
 SPARSE = "23_sparse_against_dense"
 JUDGES = {
     "task1": Judge(("task1", "task1_bias"), "08_task1_results", _settings_of("task1"), _task1),
     "task2": Judge(("task2",), "09_task2_results", _settings_of("task2"), _task2),
     "kinds": Judge(("task2",), "09_task2_results", _settings_of("task2"), _kinds),
     "epochs": Judge(("task1_epochs", "task2_epochs"), "09_task2_results", _settings_of("task2"), _epochs),
+    "base": Judge(("ablations", "task1", "task2"), "19_ablations", _splits_of("ablations"), _base),
+    "single": Judge(("task1", "task2"), "09_task2_results", _with_single, _single),
     "harder": Judge(("task1", "task2"), "09_task2_results", _settings_of("task2"), _harder),
     "bottleneck": Judge(("task2", "execution"), "17_modular_execution", _programs, _bottleneck),
     "usage": Judge(("routing",), "11_routing", _settings_of("routing"), _usage),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from redlib.claims.judging import FAILS, HOLDS, OPEN, VERDICT, judge
+from redlib.claims.judging import FAILS, HOLDS, OPEN, VERDICT, Finding, as_frame, behind, judge
 from redlib.claims.reported import load
 from redlib.results import cell, pick, select
 from redlib.sparse.recommend import recommend
@@ -13,7 +13,7 @@ TABLE = "sparse.results"
 MODELS = ("dense_120m", "dense_300m", "alchemist_moe")
 KEPT, CHANGED, UNKNOWN = "kept", "changed", "not decidable here"
 LARGE = 0.1  # of a step: from here on a part of it is called a cost
-DECISION = ["recommendation", "test", "measured", "verdict"]
+DECISION = ["recommendation", *VERDICT[2:]]
 
 
 def source_table() -> pd.DataFrame:
@@ -99,10 +99,11 @@ def percentages(table: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(computed=pd.Series(computed))
 
 
-def root_causes(serving: pd.DataFrame, time: pd.DataFrame) -> pd.DataFrame:
+def root_causes(serving: pd.DataFrame, time: pd.DataFrame, numbers: bool = False) -> pd.DataFrame:
     """The document's four root causes against the measurement (sparse_serving, sparse_time): columns of a verdict.
 
-    One request at a time, at the profile's prompt. Intervals are the smallest and largest repeat.
+    One request at a time, at the profile's prompt. Intervals are the smallest and largest repeat; shares of the time
+    have none.
     """
     prompt = time["prompt"].iloc[0]
     one = select(serving, variant="serving", batch=1, prompt=prompt)
@@ -110,25 +111,35 @@ def root_causes(serving: pd.DataFrame, time: pd.DataFrame) -> pd.DataFrame:
     soft = sorted(name for name in set(one["method"]) if name.startswith("alchemist_soft"))
     thin = sorted(name for name in set(one["method"]) if name.startswith("alchemist_sparse"))
     found = [*_parts(shares, [*soft, *thin, "moe_top1", "moe_top2"])]
-    for name in (*soft, *thin):
-        gap = pick(one, method=name, metric="user_tokens_per_second_over_dense_a")
-        said = f"{name} writes fewer tokens a second than dense_a, a single pass"
-        verdict = judge(-gap["high"], -gap["low"], -1.0)
-        found.append(("sparse.analysis", "2. expert coordination", said, f"{cell(gap)} times", verdict))
-    for name in ("moe_top1", *thin):
-        gap = pick(one, method=name, metric="user_tokens_per_second_over_dense_b")
-        said = f"{name} is no faster than dense_b, which has its total parameters"
-        verdict = judge(-gap["high"], -gap["low"], -1.0)
-        found.append(("sparse.analysis", "4. fewer active parameters, no speed", said, f"{cell(gap)} times", verdict))
-    return pd.DataFrame(found, columns=VERDICT).sort_values("claim", kind="stable", ignore_index=True)
+    for claim, names, dense, said in (
+        (
+            "2. expert coordination",
+            (*soft, *thin),
+            "dense_a",
+            "writes fewer tokens a second than dense_a, a single pass",
+        ),
+        (
+            "4. fewer active parameters, no speed",
+            ("moe_top1", *thin),
+            "dense_b",
+            "is no faster than dense_b, which has its total parameters",
+        ),
+    ):
+        for name in names:
+            gap = pick(one, method=name, metric=f"user_tokens_per_second_over_{dense}")
+            verdict, margin = judge(-gap["high"], -gap["low"], -1.0), 1.0 - gap["value"]
+            test, measured = f"{name} {said}", f"{cell(gap)} times"
+            found.append(Finding("sparse.analysis", claim, test, measured, verdict, **behind(gap), margin=margin))
+    return as_frame(found, numbers).sort_values("claim", kind="stable", ignore_index=True)
 
 
-def _parts(shares: pd.DataFrame, names: list[str]) -> Iterator[tuple]:
+def _parts(shares: pd.DataFrame, names: list[str]) -> Iterator[Finding]:
     for part, claim in (("router", "1. router overhead"), ("dispatch", "3. memory access of sparse routing")):
         for name in names:
-            share = pick(shares, method=name, group=part)["value"]
-            said = f"{part} takes at least {LARGE:.0%} of the time of {name}"
-            yield "sparse.analysis", claim, said, f"{share:.1%}", HOLDS if share >= LARGE else FAILS
+            row = pick(shares, method=name, group=part)
+            test, margin = f"{part} takes at least {LARGE:.0%} of the time of {name}", row["value"] - LARGE
+            measured, verdict = f"{row['value']:.1%}", HOLDS if margin >= 0 else FAILS
+            yield Finding("sparse.analysis", claim, test, measured, verdict, **behind(row), margin=margin)
 
 
 def main_prompt(serving: pd.DataFrame) -> int:
@@ -166,20 +177,28 @@ def _paired(quality: pd.DataFrame) -> pd.DataFrame:
     return both.pivot(index="method", columns="other", values="low").add_prefix("above_")
 
 
-def decisions(quality: pd.DataFrame, serving: pd.DataFrame, growth: pd.DataFrame, price: float) -> pd.DataFrame:
-    """The document's recommendations with a verdict each: kept, changed or not decidable here (columns DECISION)."""
+def decisions(
+    quality: pd.DataFrame, serving: pd.DataFrame, growth: pd.DataFrame, price: float, numbers: bool = False
+) -> pd.DataFrame:
+    """The document's recommendations with a verdict each: kept, changed or not decidable here. Columns DECISION, with
+    `numbers` also value, low, high and n of what was measured."""
     table = options(quality, serving)
     tight = table[table["batch"] == table["batch"].min()].set_index("model")["memory_bytes"]
     found = [_cost(quality, serving), _benefit(quality), _larger(growth), *_memory(table, tight, price)]
     found += [_quantised(tight), _rather(quality, tight), _fourth(quality)]
     found += [
-        ("test edge devices", "needs such a device", "none at hand", UNKNOWN),
-        ("reconsider at multi-GPU scale", "needs several GPUs", "none at hand", UNKNOWN),
+        _advice("test edge devices", "needs such a device", "none at hand", UNKNOWN),
+        _advice("reconsider at multi-GPU scale", "needs several GPUs", "none at hand", UNKNOWN),
     ]
-    return pd.DataFrame(found, columns=DECISION)
+    made = as_frame(found, numbers=True).rename(columns={"claim": "recommendation"})
+    return made.drop(columns="section") if numbers else made[DECISION]
 
 
-def _cost(quality: pd.DataFrame, serving: pd.DataFrame) -> tuple:
+def _advice(recommendation: str, test: str, measured: str, verdict: str, **numbers: float) -> Finding:
+    return Finding("sparse.decision", recommendation, test, measured, verdict, **numbers)
+
+
+def _cost(quality: pd.DataFrame, serving: pd.DataFrame) -> Finding:
     rows = select(serving, variant="serving", prompt=main_prompt(serving))
     rows = rows[rows["batch"] == rows["batch"].max()]
     over = {
@@ -197,37 +216,41 @@ def _cost(quality: pd.DataFrame, serving: pd.DataFrame) -> tuple:
     test += "than dense_b and better than dense_a"
     measured = f"{name}: {cell(small)} times the tokens a second of dense_a, {cell(large)} of dense_b; "
     measured += f"loss minus that of dense_a {cell(gap)}"
-    return "for most uses reject the mixture: it costs more", test, measured, CHANGED if cheaper else KEPT
+    claim, verdict = "for most uses reject the mixture: it costs more", CHANGED if cheaper else KEPT
+    return _advice(claim, test, measured, verdict, **behind(small))
 
 
-def _larger(growth: pd.DataFrame) -> tuple:
+def _larger(growth: pd.DataFrame) -> Finding:
     grown = select(growth, curve="width", metric="user_tokens_per_second_over_dense_b", method="moe_top1")
     wide = grown.loc[grown["x"].idxmax()]
     test = f"moe_top1 is slower than dense_b of equal total: untrained, width {wide['x']:.0f}, one request"
     verdict = {HOLDS: CHANGED, FAILS: KEPT, OPEN: UNKNOWN}[judge(wide["low"], wide["high"], 1.0)]
-    return "larger dense models perform better than a mixture", test, f"{cell(wide)} times the tokens a second", verdict
+    claim, measured = "larger dense models perform better than a mixture", f"{cell(wide)} times the tokens a second"
+    return _advice(claim, test, measured, verdict, **behind(wide))
 
 
-def _benefit(quality: pd.DataFrame) -> tuple:
+def _benefit(quality: pd.DataFrame) -> Finding:
     gap = pick(quality, method="moe_top1", metric="loss_minus_dense_a", group="all", seed="all")
     test = "moe_top1 has no lower held-out loss than dense_a, at equal active parameters and equal tokens"
     verdict = {HOLDS: KEPT, FAILS: CHANGED, OPEN: UNKNOWN}[judge(gap["low"], gap["high"])]
-    return "the router adds overhead without benefits", test, f"loss minus that of dense_a {cell(gap)}", verdict
+    claim, measured = "the router adds overhead without benefits", f"loss minus that of dense_a {cell(gap)}"
+    return _advice(claim, test, measured, verdict, **behind(gap))
 
 
-def _memory(table: pd.DataFrame, tight: pd.Series, price: float) -> Iterator[tuple]:
+def _memory(table: pd.DataFrame, tight: pd.Series, price: float) -> Iterator[Finding]:
     one = table["batch"].min()
     ratio = tight["moe_top1"] / tight["dense_a"]
-    yield (
+    yield _advice(
         "consider the mixture where memory is short (3 to 5 times less)",
         "moe_top1 needs less memory than dense_a of equal active parameters",
         f"{ratio:.2f} times: all experts are stored, whichever act",
         CHANGED if ratio > 1 else KEPT,
+        value=ratio,
     )
     limit = (tight["dense_b"] + tight["dense_a"]) / 2e9
     chosen = recommend(table, one, limit, price)
     names = list(chosen.loc[chosen["choice"], "model"])
-    yield (
+    yield _advice(
         "the mixture may be the only viable option under a tight limit",
         f"it is the choice at {limit * 1e3:.3g} MB, half way between dense_a and dense_b",
         f"the choice: {', '.join(names) or 'nothing fits'}",
@@ -235,27 +258,29 @@ def _memory(table: pd.DataFrame, tight: pd.Series, price: float) -> Iterator[tup
     )
 
 
-def _quantised(tight: pd.Series) -> tuple:
+def _quantised(tight: pd.Series) -> Finding:
     eight, four, mixture = (tight[name] / tight["dense_b"] for name in ("dense_b_int8", "dense_b_int4", "moe_top1"))
     measured = f"{four:.2f} times the memory of dense_b (8 bits: {eight:.2f}; moe_top1: {mixture:.2f})"
     test = "dense_b with 4-bit weights needs less memory than the mixture"
-    return "profile int4 quantised dense models", test, measured, KEPT if four < mixture else CHANGED
+    verdict = KEPT if four < mixture else CHANGED
+    return _advice("profile int4 quantised dense models", test, measured, verdict, value=four)
 
 
-def _rather(quality: pd.DataFrame, tight: pd.Series) -> tuple:
+def _rather(quality: pd.DataFrame, tight: pd.Series) -> Finding:
     gap = pick(quality, method="dense_b_int4", metric="loss_minus_moe_top1", group="all", seed="all")
     less = tight["dense_b_int4"] / tight["moe_top1"]
     test = "dense_b with 4-bit weights needs less memory than moe_top1, and its held-out loss is not measurably higher"
     measured = f"{less:.2f} times the memory; loss minus that of moe_top1 {cell(gap)}"
-    return "optimise memory rather than use sparsity", test, measured, KEPT if less < 1 and gap["low"] <= 0 else CHANGED
+    verdict = KEPT if less < 1 and gap["low"] <= 0 else CHANGED
+    return _advice("optimise memory rather than use sparsity", test, measured, verdict, **behind(gap))
 
 
-def _fourth(quality: pd.DataFrame) -> tuple:
+def _fourth(quality: pd.DataFrame) -> Finding:
     claim, test = "profile 4 experts", "4 specialists have a lower held-out loss than 3, one of them running"
     rows = quality[(quality["method"] == "alchemist_sparse_4") & (quality["metric"] == "loss_minus_alchemist_sparse_3")]
     rows = rows[(rows["group"] == "all") & (rows["seed"] == "all")]
     if rows.empty:
-        return claim, test, "not both were trained at this profile", UNKNOWN
+        return _advice(claim, test, "not both were trained at this profile", UNKNOWN)
     gap = rows.iloc[0]
     verdict = {HOLDS: KEPT, FAILS: CHANGED, OPEN: UNKNOWN}[judge(-gap["high"], -gap["low"])]
-    return claim, test, f"loss minus that of 3 {cell(gap)}", verdict
+    return _advice(claim, test, f"loss minus that of 3 {cell(gap)}", verdict, **behind(gap))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-import numpy as np
 import pandas as pd
 
 from redlib.claims.judging import (
@@ -12,13 +11,19 @@ from redlib.claims.judging import (
     OPEN,
     OTHERS,
     SURVIVES,
-    VERDICT,
+    Finding,
+    apart,
+    as_frame,
+    behind,
     below_red,
     best_of_all,
     judge,
+    minus,
+    reaches,
     reported,
     routing,
     together,
+    worst,
 )
 from redlib.claims.reported import METHODS, load
 from redlib.evaluation import ACCURACY_LEVELS, level
@@ -40,7 +45,11 @@ DROP = 0.05  # how far accuracy at the boundaries may lie below that of all rows
 
 
 def task2_verdicts(
-    results: pd.DataFrame, labels, variant: str = "operations/chosen", split: str = "structure"
+    results: pd.DataFrame,
+    labels,
+    variant: str = "operations/chosen",
+    split: str = "structure",
+    numbers: bool = False,
 ) -> pd.DataFrame:
     """Whether each conclusion of 4.7 holds under one definition and recipe on one split: columns as in `verdicts`.
 
@@ -50,62 +59,90 @@ def task2_verdicts(
     found = [*best_of_all(test, "4.7.1"), *_collapse(test), *_mixture(test, labels), *_by_range(test, labels)]
     found += [*routing(test, "4.7.3-05")]
     found += [*_every_kind(kinds(results, variant, split)), *_gains(test)]
-    return pd.DataFrame(found, columns=VERDICT)
+    return as_frame(found, numbers)
 
 
-def _gains(test: pd.DataFrame) -> Iterator[tuple]:
-    gaps, measured, verdicts = below_red(test, ("global_head", "softmax_moe")), [], []
+def _gains(test: pd.DataFrame) -> Iterator[Finding]:
+    gaps, measured, found, short = below_red(test, ("global_head", "softmax_moe")), [], [], []
     for claim, (_, gap) in zip(("4.7.1-01", "4.7.1-05"), gaps.sort_values("method").iterrows(), strict=True):
         stated = reported("4.7.1-07") - reported(claim)
         measured.append(f"{cell(gap)} on {gap['method']}, {stated:.3f} reported")
-        verdicts.append(judge(gap["high"], gap["high"], stated))
+        found.append(reaches(gap, stated))
+        short.append((gap["value"] - stated, gap))
     said = "RED minus each of the two is not measurably below the reported difference"
     claim = "RED is as far above the global head and the mixture as reported"
-    yield "4.7.5", claim, said, "; ".join(measured), together(verdicts)
+    verdict, beyond = together(verdict for verdict, _ in found), all(beyond for _, beyond in found)
+    _, least = min(short, key=lambda pair: pair[0])
+    yield Finding("4.7.5", claim, said, "; ".join(measured), verdict, **behind(least), beyond=beyond)
 
 
-def _collapse(test: pd.DataFrame) -> Iterator[tuple]:
+def _collapse(test: pd.DataFrame) -> Iterator[Finding]:
     row = pick(test, method="uniform_average", metric="value_accuracy", group="all")
     said = f"its value accuracy is below {SURVIVES:.0%}"
-    yield "4.7.1", "uniform averaging collapses", said, cell(row), judge(-row["high"], -row["low"], -SURVIVES)
+    verdict = judge(-row["high"], -row["low"], -SURVIVES)
+    yield Finding("4.7.1", "uniform averaging collapses", said, cell(row), verdict, **behind(row))
 
 
-def _mixture(test: pd.DataFrame, labels) -> Iterator[tuple]:
-    test = select(test, metric="value_accuracy")
-    mixed, equal = (pick(test, method=name, group="all") for name in ("softmax_moe", "uniform_average"))
+def _mixture(test: pd.DataFrame, labels) -> Iterator[Finding]:
+    mine = select(test, metric="value_accuracy")
+    mixed, equal = (pick(mine, method=name, group="all") for name in ("softmax_moe", "uniform_average"))
     said = "its value accuracy lies above that of uniform averaging, interval against interval"
-    measured = f"{cell(mixed)} against {cell(equal)}"
-    verdict = judge(mixed["low"] - equal["high"], mixed["high"] - equal["low"])
-    yield "4.7.1", "the mixture improves on uniform averaging", said, measured, verdict
-    rows = select(test, method="softmax_moe", group=labels.names).sort_values("value")
-    worst, best = rows.iloc[0], rows.iloc[-1]
+    gap = apart(mixed, equal)
+    measured = f"{cell(gap)}: {cell(mixed)} against {cell(equal)}"
+    verdict = judge(gap["low"], gap["high"])
+    yield Finding("4.7.1", "the mixture improves on uniform averaging", said, measured, verdict, **behind(gap))
+    yield _ambiguous(test, mixed)
+    rows = select(mine, method="softmax_moe", group=labels.names).sort_values("value")
+    low, best = rows.iloc[0], rows.iloc[-1]
     high, weak = ACCURACY_LEVELS["high"], ACCURACY_LEVELS["moderate"]
     said = f"its best range is above {high:.2f} and its worst below {weak:.2f}, the levels of 4.6.2"
-    measured = f"best {best['group']}: {cell(best)}; worst {worst['group']}: {cell(worst)}"
-    verdict = together([judge(best["low"], best["high"], high), judge(-worst["high"], -worst["low"], -weak)])
-    yield "4.7.2", "the mixture is high in some ranges and weak in others", said, measured, verdict
+    measured = f"best {best['group']}: {cell(best)}; worst {low['group']}: {cell(low)}"
+    verdict = together([judge(best["low"], best["high"], high), judge(-low["high"], -low["low"], -weak)])
+    decides = best if best["value"] - high < weak - low["value"] else low
+    claim = "the mixture is high in some ranges and weak in others"
+    yield Finding("4.7.2", claim, said, measured, verdict, **behind(decides))
 
 
-def _by_range(test: pd.DataFrame, labels) -> Iterator[tuple]:
+def _ambiguous(test: pd.DataFrame, mixed: pd.Series) -> Finding:
+    """Whether wrong routes are behind most of what the mixture gets wrong; `mixed` is its value accuracy."""
+    claim = "the mixture is unstable because its routing is ambiguous"
+    said = "more than half of its wrong values come with a first choice of the wrong expert, interval by interval"
+    rows = select(test, method="softmax_moe")
+    router = pick(rows, metric="router_accuracy", group="all")
+    wrong = rows[(rows["metric"] == "value_accuracy") & (rows["group"] == "route=wrong")]
+    if wrong.empty:
+        return Finding("4.7.1", claim, said, "no wrong route", OPEN)
+    wrong, other = wrong.iloc[0], {"value": "value", "low": "high", "high": "low"}
+    share = pd.Series(
+        {end: (1 - router[turned]) * (1 - wrong[turned]) / (1 - mixed[end]) for end, turned in other.items()}
+    )
+    measured = f"{cell(share)} of its wrong values; {cell(router)} of its first choices are right"
+    return Finding("4.7.1", claim, said, measured, judge(share["low"], share["high"], 0.5), **behind(share))
+
+
+def _by_range(test: pd.DataFrame, labels) -> Iterator[Finding]:
     head = select(test, method="global_head", metric="value_accuracy", group=labels.names).set_index("group")
-    steps = list(pairwise(head.loc[list(labels.names)].to_dict("records")))
-    verdict = together(judge(before["low"] - after["high"], before["high"] - after["low"]) for before, after in steps)
-    said = "its value accuracy falls from every range to the next"
-    measured = listed(f"{value:.3f}" for value in head.loc[list(labels.names), "value"])
-    yield "4.7.2", "the global head degrades from range to range", said, measured, verdict
+    rows = [head.loc[name] for name in labels.names]
+    steps = [apart(before, after) for before, after in pairwise(rows)]
+    verdict = together(judge(step["low"], step["high"]) for step in steps)
+    said, least = "its value accuracy falls from every range to the next", worst(steps)
+    measured = f"{listed(map(cell, rows))}; smallest fall {cell(least)}"
+    claim = "the global head degrades from range to range"
+    yield Finding("4.7.2", claim, said, measured, verdict, **behind(least))
     gaps = below_red(test, OTHERS, labels.names)
-    worst = gaps.sort_values("value").iloc[0]
+    least = worst(gaps)
     verdict = together(judge(row["low"], row["high"]) for _, row in gaps.iterrows())
     said = "in every range, RED minus each of the source's other methods is above zero"
-    measured = f"smallest: {cell(worst)}, {worst['method']} in {worst['group']}"
-    yield "4.7.2", "RED is the best in every range", said, measured, verdict
+    measured = f"smallest: {cell(least)}, {least['method']} in {least['group']}"
+    yield Finding("4.7.2", "RED is the best in every range", said, measured, verdict, **behind(least))
 
 
-def _every_kind(found: pd.DataFrame) -> Iterator[tuple]:
+def _every_kind(found: pd.DataFrame) -> Iterator[Finding]:
     red = found[found["method"] == "red"]
     said = f"high for additions, subtractions and several steps; at the boundaries no more than {DROP} below all rows"
-    measured = "; ".join(f"{row.input.replace('_', ' ')}: {row.level}" for row in red.itertuples())
-    yield "4.7.4", "RED is high or stable for every kind of input", said, measured, together(red["verdict"])
+    measured = "; ".join(f"{row['input'].replace('_', ' ')}: {row['level']}, {cell(row)}" for _, row in red.iterrows())
+    claim, verdict = "RED is high or stable for every kind of input", together(red["verdict"])
+    yield Finding("4.7.4", claim, said, measured, verdict, **behind(worst(red)))
 
 
 def kinds(results: pd.DataFrame, variant: str = "operations/chosen", split: str = "structure") -> pd.DataFrame:
@@ -144,10 +181,7 @@ def _word(row: pd.Series, stated: str) -> tuple[str, str]:
 
 def _stability(row: pd.Series, whole: pd.Series, stated: str) -> tuple[str, str]:
     """What lies between the boundaries and all rows, and the verdict on `stable` or `unstable`."""
-    gap = row["value"] - whole["value"]
-    low = gap - np.hypot(row["value"] - row["low"], whole["high"] - whole["value"])
-    high = gap + np.hypot(row["high"] - row["value"], whole["value"] - whole["low"])
-    stable = judge(low, high, -DROP)
+    gap = minus(row, whole)
+    stable = judge(gap["low"], gap["high"], -DROP)
     opposite = {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}
-    shown = cell(pd.Series({"value": gap, "low": low, "high": high}))
-    return f"{shown} against all rows", stable if stated == "stable" else opposite[stable]
+    return f"{cell(gap)} against all rows", stable if stated == "stable" else opposite[stable]

@@ -10,6 +10,7 @@ class Parser(argparse.ArgumentParser):
     """Says a mistake in one sentence instead of after the usage."""
 
     def error(self, message: str) -> NoReturn:
+        """Print the sentence and exit with code 2."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 

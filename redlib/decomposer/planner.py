@@ -42,6 +42,7 @@ class Plan:
 
     @property
     def program(self) -> Program | None:
+        """What is written, read; None where that is no program."""
         return errors.read(self.written)
 
     @property

@@ -39,14 +39,17 @@ class Done:
 
     @property
     def text(self) -> str:
+        """The step as its experts were asked it: `12 + 5`."""
         return canonical((self.a, self.operator, self.b))
 
     @property
     def exact(self) -> int:
+        """The step's exact result."""
         return exact(self.a, self.operator, self.b)
 
     @property
     def right(self) -> bool:
+        """Whether the exact result was said."""
         return self.said.value == self.exact
 
 
@@ -78,6 +81,7 @@ class Solution:
 
     @property
     def answer(self) -> int:
+        """The value that was said of the step that gives the answer."""
         return self.said.value
 
     @property
@@ -87,6 +91,7 @@ class Solution:
 
     @property
     def right(self) -> bool | None:
+        """Whether the answer is the exact value; None where the text is not read."""
         return None if self.reference is None else self.answer == self.true_value
 
     @property

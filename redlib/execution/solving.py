@@ -16,7 +16,8 @@ Executor = Callable[[int, str, int], Said]
 class Decomposes(Protocol):
     """A planner: a text in, a plan out; ValueError in one sentence for a text that it refuses."""
 
-    def decompose(self, text: str) -> Plan: ...
+    def decompose(self, text: str) -> Plan:
+        """The plan for a text."""
 
 
 def arithmetic(a: int, operator: str, b: int) -> Said:

@@ -78,6 +78,7 @@ class Explanation:
 
     @property
     def true_value(self) -> int | None:
+        """The exact value of the text; None where it is not read."""
         return None if self.expression is None else self.expression.value
 
     @property
@@ -90,10 +91,12 @@ class Explanation:
 
     @property
     def right(self) -> bool | None:
+        """Whether the answer is the true value; None where that is not known."""
         return None if self.true_value is None else self.answer.value == self.true_value
 
     @property
     def alpha(self) -> tuple[float, ...] | None:
+        """The answer's routing weights, one an expert; None for a method without."""
         return self.answer.alpha
 
     @property

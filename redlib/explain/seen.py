@@ -26,6 +26,7 @@ class Structures:
 
     @classmethod
     def of(cls, keys: Iterable[str]) -> "Structures":
+        """From keys, in which one may stand more than once."""
         return cls(frozenset(keys))
 
     def __len__(self) -> int:

@@ -56,6 +56,7 @@ class Chains:
 
     @property
     def operations(self) -> int:
+        """Operations of each chain."""
         return self.pluses + self.minuses
 
     @property
@@ -73,6 +74,7 @@ class Chains:
 
     @property
     def count(self) -> int:
+        """Number of chains."""
         return self.orders * self._up_to[-1]
 
     def __getitem__(self, number: int) -> Expression:

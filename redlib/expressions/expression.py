@@ -38,6 +38,7 @@ class Expression:
 
     @property
     def value(self) -> int:
+        """The exact result."""
         return sum(self.signed)
 
     @property

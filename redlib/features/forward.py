@@ -37,6 +37,7 @@ class Point:
 
     @property
     def label(self) -> str:
+        """`layer-pooling`, as in names of files."""
         return f"{self.layer}-{self.pooling}"
 
 

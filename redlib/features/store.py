@@ -69,6 +69,7 @@ class FeatureSet:
 
     @property
     def folder(self) -> Path:
+        """Where the set lies in the cache, by its key."""
         return paths.cache() / "features" / self.key
 
     @property

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from redlib.figures import style
+from redlib.figures.sections import draw_changes, lay_out, name_rows
 from redlib.figures.style import METRICS, SPLITS
 from redlib.figures.task1 import BOTH, INTERVALS
 from redlib.models.arms import PATH
@@ -68,7 +69,7 @@ def draw_arms(frame: pd.DataFrame, profile: str, backbone: str = "", note: str =
     range_accuracy_change against reference = red; seed = all; one variant a task."""
     metrics = ("value_accuracy", "range_accuracy")
     rows = select(frame, seed="all", reference="red", metric=[f"{metric}_change" for metric in metrics])
-    places, headings = _places()
+    places, headings = lay_out(SECTIONS)
     tasks, splits = _there(rows)
     about = style.subtitle(rows, profile, backbone, f"paired, {INTERVALS}  ·  +: on top of the row above")
     size = (4.4 + 4.8 * len(tasks), 0.235 * (len(places) + len(headings)) + 2.4)
@@ -76,22 +77,10 @@ def draw_arms(frame: pd.DataFrame, profile: str, backbone: str = "", note: str =
     fig, axes = style.canvas(size, title, about, note, 1, 2 * len(tasks), sharey=True)
     panels = [(task, metric) for task in tasks for metric in metrics]
     for ax, (task, metric) in zip(axes[0], panels, strict=True):
-        mine = rows[(rows["task"] == task) & (rows["metric"] == f"{metric}_change")]
-        ax.axvline(0, color=style.INK, linewidth=0.8)
-        for split, shift in zip(splits, (0.17, -0.17) if len(splits) > 1 else (0,), strict=True):
-            points = mine[mine["split"] == split].set_index("method").reindex([name for name, _ in places])
-            at = np.array([place for _, place in places]) + shift
-            style.points(
-                ax, points["value"], at, points["low"], points["high"], SPLITS[split], True, split == "structure"
-            )
+        draw_changes(ax, rows[(rows["task"] == task) & (rows["metric"] == f"{metric}_change")], places, splits)
         ax.set_title(f"{TASKS[task]}: {METRICS[metric].partition(' (')[0]}")
         ax.set_xlabel("arm minus RED (share of rows)")
-        ax.locator_params(axis="x", nbins=5)
-    axes[0, 0].set_yticks([place for _, place in places], [LABELS[name] for name, _ in places])
-    axes[0, 0].set_ylim(min(place for _, place in places) - 0.7, max(place for place, _ in headings) + 0.6)
-    beside = axes[0, 0].get_yaxis_transform()
-    for place, heading in headings:
-        axes[0, 0].text(-0.02, place, heading, ha="right", va="center", size=8, weight="bold", transform=beside)
+    name_rows(axes[0, 0], places, headings, LABELS.__getitem__)
     style.legend_below(fig, axes[0, 0])
     return fig
 
@@ -99,16 +88,6 @@ def draw_arms(frame: pd.DataFrame, profile: str, backbone: str = "", note: str =
 def _there(rows: pd.DataFrame) -> tuple[list[str], list[str]]:
     """The tasks and splits of a frame, as they are drawn."""
     return [name for name in TASKS if name in set(rows["task"])], [name for name in BOTH if name in set(rows["split"])]
-
-
-def _places() -> tuple[list[tuple[str, float]], list[tuple[float, str]]]:
-    """(arm, height) and (height, heading), drawn downwards. An arm of two sections stands in both."""
-    arms, headings, at = [], [], 0.0
-    for heading, names in SECTIONS.items():
-        headings.append((at, heading))
-        arms += [(name, at - 1 - i) for i, name in enumerate(names)]
-        at -= len(names) + 1.3
-    return arms, headings
 
 
 def path_steps(

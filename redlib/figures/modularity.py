@@ -1,12 +1,13 @@
 """What changing its experts does to RED, and what the number of ranges does."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from redlib.figures import style
+from redlib.figures.sections import draw_changes, lay_out, name_rows
 from redlib.figures.style import METRICS, SPLITS
 from redlib.figures.task1 import BOTH, INTERVALS
 from redlib.results import select
@@ -56,45 +57,30 @@ def draw_modularity(frame: pd.DataFrame, profile: str, backbone: str = "", note:
     keys = {"seed": "all", "group": "all", "variant": "chosen", "metric": [f"{metric}_change" for metric in metrics]}
     rows = select(frame, **keys)
     splits = [split for split in BOTH if split in set(rows["split"])]
-    places, headings = _places(rows["method"].unique())
+    places, headings = lay_out(_there(rows["method"].unique()))
     about = style.subtitle(rows, profile, backbone, f"paired, {INTERVALS}")
     size = (11.0, 0.24 * (len(places) + len(headings)) + 2.3)
     title = "What changing its experts does to RED: changed minus untouched on the same texts"
     fig, axes = style.canvas(size, title, about, note, 1, 2, sharey=True)
     for ax, metric in zip(axes[0], metrics, strict=True):
-        ax.axvline(0, color=style.INK, linewidth=0.8)
-        for split, shift in zip(splits, np.linspace(0.17, -0.17, len(splits)), strict=True):
-            mine = rows[(rows["metric"] == f"{metric}_change") & (rows["split"] == split)]
-            mine = mine.set_index("method").reindex([name for name, _ in places])
-            at = np.array([place for _, place in places]) + shift
-            style.points(ax, mine["value"], at, mine["low"], mine["high"], SPLITS[split], True, split == "structure")
+        draw_changes(ax, rows[rows["metric"] == f"{metric}_change"], places, splits)
         ax.set_title(METRICS[metric].partition(" (")[0])
         ax.set_xlabel("change in share of rows (left of zero: worse than RED)")
-        ax.locator_params(axis="x", nbins=5)
-    axes[0, 0].set_yticks([place for _, place in places], [change_name(name) for name, _ in places])
-    axes[0, 0].set_ylim(min(place for _, place in places) - 0.7, max(place for place, _ in headings) + 0.6)
-    beside = axes[0, 0].get_yaxis_transform()
-    for place, heading in headings:
-        axes[0, 0].text(-0.02, place, heading, ha="right", va="center", size=8, weight="bold", transform=beside)
+    name_rows(axes[0, 0], places, headings, change_name)
     style.legend_below(fig, axes[0, 0])
     return fig
 
 
-def _places(methods) -> tuple[list[tuple[str, float]], list[tuple[float, str]]]:
-    """(method, height) and (height, heading), drawn downwards; LookupError for a method without a section."""
-    rows, headings, at = [], [], 0.0
-    for heading, names in SECTIONS.items():
-        here = [
-            m for name in names for m in sorted(methods) if m == name or (name.endswith("_") and m.startswith(name))
-        ]
-        if here:
-            headings.append((at, heading))
-            rows += [(name, at - 1 - i) for i, name in enumerate(here)]
-            at -= len(here) + 1.3
-    lost = set(methods) - {name for name, _ in rows}
+def _there(methods: Iterable[str]) -> dict[str, list[str]]:
+    """The sections that have methods, with theirs; LookupError for a method without a section."""
+    found = {
+        heading: [m for name in names for m in sorted(methods) if m == name or (name[-1] == "_" and m.startswith(name))]
+        for heading, names in SECTIONS.items()
+    }
+    lost = set(methods) - {name for names in found.values() for name in names}
     if lost:
         raise LookupError(f"no place for {', '.join(sorted(lost))} in the figure of changes")
-    return rows, headings
+    return {heading: names for heading, names in found.items() if names}
 
 
 @style.styled

@@ -139,6 +139,7 @@ class Chart(Figure):
 
     @property
     def stale(self) -> bool:
+        """Whether something changed since the figure was drawn."""
         return Figure.stale.fget(self)
 
     @stale.setter

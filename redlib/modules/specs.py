@@ -28,6 +28,7 @@ class State(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
+        """The configuration of what the tensors belong to."""
         return self.shape["config"]
 
     @property

@@ -51,14 +51,17 @@ class Shape:
 
     @property
     def side(self) -> int:
+        """Tokens a side."""
         return self.canvas // self.patch
 
     @property
     def tokens(self) -> int:
+        """Tokens of an image."""
         return self.side**2
 
     @property
     def widths(self) -> tuple[int, ...]:
+        """Features of each expert, the smallest first."""
         return widths(self.dim, self.shares)
 
 

@@ -23,6 +23,7 @@ class Step:
 
     @property
     def operands(self) -> tuple[Operand, Operand]:
+        """Left and right."""
         return self.left, self.right
 
 

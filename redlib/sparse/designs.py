@@ -44,6 +44,7 @@ class Design:
 
     @property
     def head_dim(self) -> int:
+        """Features of an attention head."""
         return self.width // HEADS
 
     @property

@@ -7,7 +7,6 @@ from redlib.statistics.resampling import (
     Resampler,
     Statistic,
     cluster_mean,
-    paired_difference,
     unpaired_difference,
 )
 
@@ -22,7 +21,6 @@ __all__ = [
     "cluster_mean",
     "interval",
     "mcnemar",
-    "paired_difference",
     "unpaired_difference",
     "wilson",
 ]

@@ -277,10 +277,3 @@ def cluster_mean(values, clusters, seeds=None, strata=None, resamples: int = 100
     """Mean of 0/1 values (N,) with its interval over clusters, then seeds."""
     seeds = np.zeros(len(values), int) if seeds is None else seeds
     return Resampler(seeds, clusters, strata, resamples, seed).ratio(values, np.ones(len(values)))[0].overall()
-
-
-def paired_difference(a, b, clusters, seeds=None, strata=None, resamples: int = 1000, seed: int = 0) -> Estimate:
-    """Mean of a minus mean of b, 0/1 values of two methods on the same rows (N,), by the same resamples."""
-    seeds = np.zeros(len(a), int) if seeds is None else seeds
-    both = Resampler(seeds, clusters, strata, resamples, seed).ratio(np.column_stack([a, b]), np.ones((len(a), 2)))
-    return (both[0] - both[1]).overall()

@@ -72,6 +72,7 @@ class Texts:
 
     @classmethod
     def of(cls, pool: pd.DataFrame, seeds: int) -> "Texts":
+        """The texts of a pool with one operation, divided by split `structure` for each of `seeds` seeds."""
         parts = [datasets.split(pool, "structure", seed).to_numpy() for seed in range(seeds)]
         single = (pool["operations"] == 1).to_numpy()
         pool = pool[single].reset_index(drop=True)

@@ -32,6 +32,7 @@ class Artefact:
 
     @property
     def bytes(self) -> int:
+        """What it takes on disk."""
         return paths.size(self.path)
 
 

@@ -94,6 +94,7 @@ class Swept:
 
     @property
     def seeds(self) -> int:
+        """How many seeds every method was asked with."""
         return len(next(iter(self.said.values())))
 
 

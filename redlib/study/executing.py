@@ -116,6 +116,11 @@ def texts(notebook: NotebookNode) -> Iterator[str]:
         yield output.get("data", {}).get("text/plain", "")
 
 
+def figures_named(notebook: NotebookNode) -> set[str]:
+    """The figures that an executed notebook says it wrote; every one lists its files at its end."""
+    return {name for text in texts(notebook) for name in re.findall(r"[\w.-]+\.(?:png|svg)\b", text)}
+
+
 def scrub(notebook: NotebookNode) -> NotebookNode:
     """Drop widget state and timings, and write paths of this machine relative to the project or its owner."""
     for name in ("widgets", "papermill"):

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from redlib import models, modules, training
+from redlib import models, training
 from redlib.config import Profile
 from redlib.models import MLPBank, ResidualExperts, stack, take
 from redlib.models.ablated import Balanced
@@ -57,16 +57,12 @@ def comparison_stage(s: Setting, seeds: int = SEEDS) -> Stage:
 def _make(s: Setting, stage: Stage, out: Path) -> None:
     data, seeds = Data(s, stage.inputs["base"].folder), stage.config["seeds"]
     bank = _reused(s, range(seeds))
-    extra, histories = train_experts(data, bank, [kind for kind in TRAINED if kind not in EXPERTS])
-    bank |= extra
+    experts, histories = train_experts(data, bank, [kind for kind in TRAINED if kind not in EXPERTS])
+    bank |= experts
     for arm in ARMS.values():
         if arm.router_name not in bank:
-            extra[arm.router_name], history = train_router(data, bank, arm)
-            bank[arm.router_name] = extra[arm.router_name]
+            bank[arm.router_name], history = train_router(data, bank, arm)
             histories.append(history)
-    for seed in range(seeds):
-        own = {name: take(part, _own(part, seed, seeds)) for name, part in extra.items()}
-        modules.save(out / f"arms-{seed}.safetensors", own, s.passport(seed))
     pd.concat(histories).to_csv(out / "history.csv", index=False)
     frames, measured = zip(*(_predict(data, bank, seed) for seed in range(seeds)), strict=True)
     pd.concat(frames, ignore_index=True).to_parquet(out / "predictions.parquet")
@@ -100,19 +96,6 @@ def parts_of(bank: Bank, arm: Arm, seed: int) -> Bank:
     seeds = count_seeds(bank)
     names = {"base": "base", "classifier": "classifier", "experts": arm.experts, "router": arm.router_name}
     return {role: take(bank[name], _own(bank[name], seed, seeds)) for role, name in names.items() if name in bank}
-
-
-def arm_model(s: Setting, name: str, seed: int, seeds: int = SEEDS) -> ArmModel:
-    """One trained arm of a setting, trained now if it is not there; ValueError for an unknown arm or seed."""
-    stage = comparison_stage(s, seeds)
-    if name not in ARMS or seed not in range(stage.config["seeds"]):
-        seeds = ", ".join(map(str, range(stage.config["seeds"])))
-        raise ValueError(f"no arm {name!r} of seed {seed}; valid arms: {', '.join(ARMS)}; valid seeds: {seeds}")
-    folder, arm = stage.run(), ARMS[name]
-    bank = _reused(s, [seed]) | modules.load(folder / f"arms-{seed}.safetensors")[0]
-    measured = pd.read_csv(folder / "measured.csv").set_index(["method", "metric", "seed"])["value"]
-    scale = measured[name, "scale", seed] if arm.scale == "learned" else None
-    return ArmModel(s.labels, parts_of(bank, arm, 0), arm, scale).eval()
 
 
 def _new_experts(kind: str, seeds: list[int], data: Data) -> nn.Module:

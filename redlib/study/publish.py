@@ -14,7 +14,7 @@ import pandas as pd
 
 from redlib import claims, config, paths, results
 from redlib.config import Profile
-from redlib.results.provenance import RUNS, known_runs, record_run
+from redlib.results.provenance import RUNS, cpu_model, known_runs, record_run
 from redlib.study import judged
 from redlib.study.notebooks import Notebook
 from redlib.study.readme import END, START, headline, markdown, page
@@ -24,7 +24,7 @@ from redlib.study.tables import stages
 
 __all__ = ["END", "START", "headline", "markdown", "problems", "publish", "publish_tables"]
 VERSIONS = "versions.json"  # beside the figures: with what they were drawn
-DRAWN_WITH = ("matplotlib", "numpy", "pandas", "scipy", "seaborn")
+DRAWN_WITH = ("matplotlib", "numpy", "pandas", "pillow", "scipy", "seaborn", "torch")
 LINK = re.compile(r"\]\((\d\d_\w+\.ipynb)")  # from one notebook to another
 CLAIMS = (  # of claims.csv
     *("claim_id", "document", "section", "kind", "words", "reported", "shown", "measured", "low", "high", "n"),
@@ -82,8 +82,8 @@ def publish_tables(profile: Profile, names: Iterable[str], say: Say = print) -> 
 
 
 def drawing_versions() -> dict[str, str]:
-    """Of the packages that decide how a figure looks, by name."""
-    return {name: metadata.version(name) for name in DRAWN_WITH}
+    """Of what decides how a figure looks, by name: of packages, and the processor, which rounds what models say."""
+    return {name: metadata.version(name) for name in DRAWN_WITH} | {"cpu": cpu_model()}
 
 
 def problems(runner: Runner, notebooks: Iterable[Notebook]) -> list[str]:

@@ -7,7 +7,6 @@ one its executed copy was made with; a current notebook is skipped, so a run tha
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +25,7 @@ from redlib.config import Profile
 from redlib.results.provenance import known_runs, record_run
 from redlib.study import judged
 from redlib.study.data import fetch_backbone
-from redlib.study.executing import NotebookError, check, execute, texts
+from redlib.study.executing import NotebookError, check, execute, figures_named
 from redlib.study.notebooks import Notebook
 from redlib.study.stage import Say, Stage
 from redlib.study.tables import TABLES, available, committed, ready
@@ -44,10 +43,12 @@ class Plan:
 
     @property
     def seconds(self) -> float:
+        """Rough estimate of the time that the stages take."""
         return sum(stage.seconds for stage in self.stages)
 
     @property
     def bytes(self) -> int:
+        """Rough estimate of the disk that the stages take."""
         return sum(stage.bytes for stage in self.stages)
 
 
@@ -62,6 +63,7 @@ class Runner:
 
     @cached_property
     def profile(self) -> Profile:
+        """The profile of that name with the overrides."""
         return config.load(self.name, dict(self.overrides))
 
     @cached_property
@@ -217,9 +219,8 @@ class Runner:
             record_run(self.out / "results", run, about)
 
     def _figures(self, done: NotebookNode) -> list[str]:
-        """The figures that an executed notebook says it wrote; every one lists its files at its end."""
-        said = {name for text in texts(done) for name in re.findall(r"[\w.-]+\.(?:png|svg)\b", text)}
-        return sorted(name for name in said if (self.out / "figures" / name).is_file())
+        """The figures that an executed notebook says it wrote and that are there."""
+        return sorted(name for name in figures_named(done) if (self.out / "figures" / name).is_file())
 
     def _alone(self, say: Say):
         """Two papermill processes at once can race for a port: runs of all profiles queue for one lock."""

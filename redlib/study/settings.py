@@ -81,6 +81,7 @@ class Setting:
 
     @property
     def name(self) -> str:
+        """Definition, recipe, rows of a subset and split, as stages are called."""
         size = "" if self.subset is None else f"/rows={self.subset}"
         definition = f"{self.definition}/" if self.definition else ""
         return f"{definition}{self.recipe.name}{size}, {self.split}"
@@ -161,6 +162,7 @@ class Data:
 
     @property
     def d(self) -> int:
+        """Width of what the base reads."""
         return self.x.shape[-1]
 
     def training_rows(self, name: str, y: Tensor, train: Sequence, validation: Sequence, owner: Sequence[int]):

@@ -46,6 +46,7 @@ class Item:
 
     @property
     def name(self) -> str:
+        """What it is called among the shipped ones: `task1-chosen-structure`."""
         return "-".join(word for word in (self.task, self.domain, self.recipe, self.split) if word)
 
     def setting(self, profile: Profile) -> Setting:

@@ -32,6 +32,7 @@ class RayExecutor:
         self._call = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=LOST)(_call)
 
     def submit(self, call: Callable, *arguments: Any) -> Future:
+        """The future of `call(*arguments)`, made on some machine of the cluster."""
         return self._call.remote(call, arguments).future()
 
     def __enter__(self) -> "RayExecutor":

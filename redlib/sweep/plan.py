@@ -22,6 +22,7 @@ class StageJob:
     needs: tuple[str, ...]
 
     def make(self) -> None:
+        """Make the stage, if it is not there."""
         _stage(self.profile, self.run, self.key, self.name).run(_quiet)
 
 
@@ -37,11 +38,13 @@ class ShardJob:
 
     @property
     def key(self) -> str:
+        """Of the features' stage, and the shard's number."""
         return f"{self.stage}/{self.number}"
 
     needs: tuple[str, ...] = ()
 
     def make(self) -> None:
+        """Compute the shard."""
         features_of(_stage(self.profile, self.run, self.stage, self.name)).compute_shard(self.number)
 
 

@@ -30,6 +30,7 @@ class Processes:
         self._closed = False
 
     def submit(self, call: Callable, *arguments: Any) -> Future:
+        """The future of `call(*arguments)`; WorkerDied in it where the process is killed every time."""
         return self._threads.submit(self._run, call, arguments)
 
     def _run(self, call: Callable, arguments: tuple) -> Any:

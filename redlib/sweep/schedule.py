@@ -32,7 +32,8 @@ class Job(Protocol):
     key: str
     needs: tuple[str, ...]
 
-    def make(self) -> None: ...
+    def make(self) -> None:
+        """Do the work; the same every time."""
 
 
 class SweepError(RuntimeError):

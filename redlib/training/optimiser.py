@@ -71,6 +71,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:
+        """Move every matrix of a stack (S, n, m) along its orthogonalised momentum."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is None:

@@ -98,6 +98,7 @@ class WhatIfPanel(Panel):
 
     @property
     def intervention(self) -> Intervention:
+        """What the controls say is to be changed."""
         names = self.labels.names
         return Intervention(
             weights=self.weights if self.by_hand else None,

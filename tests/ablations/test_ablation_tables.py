@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from test_statistics import paired
 
 from redlib import claims, config, figures, results
-from redlib.statistics import paired_difference
 from redlib.study import ablations, available, fair, methods, table
 from redlib.study.ablations import Run
 from redlib.study.ablations import tables as ablation_tables
@@ -92,7 +92,7 @@ def test_every_run_has_its_rows_and_a_change_is_paired(made):
         )
         pair = [predictions(profile, one) for one in (run, own)]
         hits = [one["predicted_range"].to_numpy() == one["range"].to_numpy() for one in pair]
-        expected = paired_difference(
+        expected = paired(
             *hits,
             *(pair[0][name] for name in ("structure", "seed", "range")),
             profile.bootstrap,

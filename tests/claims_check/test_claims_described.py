@@ -10,7 +10,7 @@ from verdicts import LABELS, judge
 
 from redlib import claims, paths
 from redlib.claims import arithmetic, rows, smaller
-from redlib.claims.deciding import CONTRADICTED
+from redlib.claims.deciding import CONTRADICTED, REPRODUCED
 from redlib.claims.reported import load
 from redlib.study.notebooks import NOTEBOOKS
 from redlib.study.tables import TABLES
@@ -42,8 +42,20 @@ def test_every_number_sentence_and_contradiction_is_described_once():
 @pytest.mark.parametrize(
     "section",
     [
-        *("4.4.3", "4.4.4", "4.5.2", "4.5.5", "4.6.5", "4.6.6", "4.7.1", "4.7.2", "4.7.4", "4.7.5", "4.8.6", "4.9.1"),
-        *("4.9.2", "4.9.5", "4.10.4", "4.11", "4.12", "conclusion", "hypothesis", "summary", "advantages"),
+        *("4.4.3", "4.4.4", "4.5.2", "4.5.5", "4.5.6", "4.6.5", "4.6.6", "4.7", "4.7.1", "4.7.2", "4.7.4", "4.7.5"),
+        *(
+            "4.8.6",
+            "4.9.1",
+            "4.9.2",
+            "4.9.5",
+            "4.10.4",
+            "4.11",
+            "4.12",
+            "conclusion",
+            "hypothesis",
+            "summary",
+            "advantages",
+        ),
     ],
 )
 def test_the_conclusions_of_a_section_are_claims(section):
@@ -54,6 +66,38 @@ def test_the_conclusions_of_a_section_are_claims(section):
 def test_every_research_question_is_a_claim():
     ids = claims.described()["claim_id"]
     assert {name.partition("-")[0] for name in ids if name.startswith("rq")} == {"rq1", "rq2", "rq3", "rq4"}
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "part"),
+    [
+        ("4.5.2-4", "range experts of Task 1 benefit from all rows"),
+        ("4.5.6-2", "it is the weak base"),
+        ("4.7-1", "about as hard as Task 1"),
+        ("4.7-2", "most of Task 2's accuracy"),
+        ("4.7.1-f", "routing is ambiguous"),
+        ("4.10.4-5", "close to the mixture's"),
+        ("4.10.4-6", "far more stable"),
+        ("complexity-4-5", "better stability"),
+    ],
+)
+def test_a_sentence_that_asserts_a_result_is_a_claim(claim_id, part):
+    assert part in claims.described().set_index("claim_id").loc[claim_id, "words"]
+
+
+@pytest.mark.parametrize("claim_id", ["4.4.3-2", "4.11-e"])
+def test_help_near_boundaries_is_asked_of_values_at_a_boundary(claim_id):
+    claim = claims.described().set_index("claim_id").loc[claim_id]
+    assert "group=pattern=boundary" in claim["rows"]
+    assert "the tables of Task 1 do not separate" in claim["words"]
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "rivals"), [("4.6.6-1", {"softmax_moe"}), ("4.12-8", {"uniform_average", "softmax_moe"})]
+)
+def test_red_is_set_against_the_methods_that_a_claim_names(claim_id, rivals):
+    claim = claims.described().set_index("claim_id").loc[claim_id]
+    assert {name for one in rows.readings(claim["rows"], LABELS) for name in one["method"]} == rivals
 
 
 def string_patterns():
@@ -183,5 +227,12 @@ def test_every_contradiction_is_contradicted_and_every_arithmetic_is_asked_for()
     frame = claims.described()
     asked = {rule.removeprefix("arithmetic ") for rule in frame["rule"] if rule.startswith("arithmetic ")}
     assert asked == {*arithmetic.ARITHMETIC, *smaller.OF_SMALLER}
+    agreeing = judge(
+        *frame.loc[(frame["kind"] != "contradiction") & frame["rule"].str.startswith("arithmetic"), "claim_id"]
+    )
+    own = agreeing[agreeing["verdict"] == REPRODUCED]
+    assert len(own)
+    assert (own["said"] == f"{REPRODUCED} ({claims.OWN})").all(), "a reader sees that nothing was measured"
+    assert claims.OWN in claims.MEANINGS[REPRODUCED]
     found = judge(*frame.loc[frame["kind"] == "contradiction", "claim_id"])
     assert (found["verdict"] == CONTRADICTED).all()

@@ -3,6 +3,7 @@
 import re
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 import test_publish
@@ -40,6 +41,33 @@ def test_every_claim_has_a_verdict_on_record_and_waits_for_missing_tables_alone(
         assert set(claim["why"].partition(": ")[2].split(", ")) == set(claim["table"].split()) - there, claim[
             "claim_id"
         ]
+
+
+def test_the_committed_verdicts_are_those_of_the_committed_tables(record, tmp_path):
+    results.write_csv(record[list(CLAIMS)], tmp_path / "claims.csv")
+    again, committed = (
+        pd.read_csv(folder / "claims.csv", dtype=str, keep_default_na=False).set_index("claim_id")
+        for folder in (tmp_path, paths.results("full"))
+    )
+    assert list(committed.index) == list(again.index), "every claim and no other"
+    for column in ("verdict", "why", "shown", "measured", "low", "high"):
+        stale = committed.index[committed[column] != again[column]]
+        assert stale.empty, f"{column} of {', '.join(stale)}"
+
+
+def test_what_was_tested_has_the_number_that_decides(record):
+    tested = record[~record["verdict"].isin([UNTESTED]) & (record["kind"] == "sentence")]
+    without = set(tested.loc[tested["measured"].isna(), "rule"])
+    assert without == {
+        "finding executed: parts trained apart combine",  # equal, or not
+        "finding decisions: the mixture may be the only viable option under a tight limit",  # a choice
+        "arithmetic of_counts_alone",
+    }
+    bare = tested[tested["low"].isna() & tested["measured"].notna()]
+    counted = r"cost|causes|epochs|executed|decisions|nested: (?:Conditional|Memory)"
+    assert bare["rule"].str.contains(f"^finding (?:{counted})").all(), "counts, shares of a clock and casts alone"
+    both = tested.dropna(subset=["measured", "low"])
+    assert ((both["low"] <= both["measured"]) & (both["measured"] <= both["high"])).all()
 
 
 def test_counts_and_reasons_add_up(record):
@@ -87,8 +115,12 @@ def test_the_drawn_numbers_are_those_of_the_verdicts_with_both_splits(record):
 def test_what_the_source_did_not_report_is_said_with_numbers_and_left_out_without_tables():
     tables = judged.record(config.load("record")).tables
     found = claims.beyond(tables)
-    assert len(found) >= 8
+    chapters = {name[:2] for name in found["notebook"]}
+    assert chapters >= {"08", "09", "12", "13", "14", "16", "17", "18", "19", "20", "21", "22", "23", "24"}
     assert found["finding"].str.contains(r"\d\.\d{3}").all()
+    counted = found["finding"].str.endswith("counted")
+    assert found["finding"][~counted].str.contains(r"\[-?\d\.\d{3}, -?\d\.\d{3}\]").all()
+    assert len(claims.beyond({"nested": tables["nested"]})) == 1
     assert claims.beyond({}).empty
 
 
@@ -193,6 +225,36 @@ def test_experiments_are_set_beside_each_other():
     assert verdict(claims.usage_verdicts(pd.concat(load), "chosen", "text")) == HOLDS
     with pytest.raises(LookupError):
         claims.harder_verdicts(sums, chains, "operations/source", "text")
+
+
+@pytest.mark.parametrize(
+    ("single", "several", "verdicts"),
+    [(0.9, 0.1, [HOLDS, HOLDS]), (0.5, 0.1, [FAILS, HOLDS]), (0.89, 0.9, [HOLDS, OPEN]), (0.2, 0.9, [FAILS, FAILS])],
+)
+def test_single_operations_are_set_beside_task_1_and_the_longer_chains(single, several, verdicts):
+    where = ("single_heavy/chosen", "text")
+    rows = [
+        accuracy(where[0], value, group=group).assign(low=value - 0.005, high=value + 0.005)
+        for group, value in (("ops=1", single), ("ops>1", several))
+    ]
+    sums = accuracy("chosen", 0.9).assign(low=0.895, high=0.905)
+    found = claims.single_verdicts(sums, pd.concat(rows), *where, numbers=True)
+    assert found["verdict"].tolist() == verdicts
+    assert found["value"].tolist() == pytest.approx([0.9 - single, single / (single + several)])
+
+
+@pytest.mark.parametrize(("change", "verdict"), [(-0.1, HOLDS), (0.1, FAILS), (0.0, OPEN)])
+def test_a_weak_base_is_set_beside_one_of_all_rows(change, verdict):
+    tables = []
+    for variant in ("chosen", "operations/chosen"):
+        bases = [accuracy(variant, 0.1, method=name) for name in ("global_head", "global_head_full_data")]
+        tables.append(pd.concat(bases))
+    at = {"question": "base_share", "changed": "base_share=1.0", "metric": "value_accuracy_change"}
+    ablations = pd.concat([accuracy("chosen", change, **at, task=task) for task in ("task1", "task2")])
+    found = claims.base_verdicts(ablations, *tables, "text", numbers=True)
+    assert found["verdict"].tolist() == [verdict] * 2
+    assert found["value"].tolist() == pytest.approx([-change] * 2)
+    assert found["high"].to_numpy() - found["value"].to_numpy() == pytest.approx(np.sqrt(3) * 0.02)
 
 
 # ---- publishing --------------------------------------------------------------------------------------------------

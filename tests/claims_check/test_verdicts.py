@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_claims import SPACE, verdict_tables
 from test_claims_execution import assembly, scores
 from verdicts import judge, numbers
 
-from redlib import claims
+from redlib import claims, config
 from redlib.claims.deciding import CONTRADICTED, EXCEEDED, MISSED, ONLY, REPRODUCED, UNTESTED, Tried, compare, decide
 from redlib.claims.judging import FAILS, HOLDS, OPEN
 
@@ -171,6 +172,21 @@ def test_sentences_are_judged_by_the_verdicts_of_their_chapter():
     assert bad.loc[["4.8.3-01", "4.8.3-a", "4.9.2-b"], "verdict"].tolist() == [MISSED] * 3
 
 
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [((0.64, 0.6, 0.68), EXCEEDED), ((0.12, 0.1, 0.14), REPRODUCED), ((0.05, 0.0, 0.1), MISSED)],
+)
+def test_a_stated_gain_is_exceeded_where_our_interval_lies_above_it(gap, said):
+    scores, bias = verdict_tables()
+    mine = (scores["metric"] == "value_accuracy_below_red") & (scores["method"] == "softmax_moe")
+    mine &= scores["group"] == "all"
+    scores.loc[mine, ["value", "low", "high"]] = gap
+    record = claims.Record({"task1": scores, "task1_bias": bias}, config.load("record"), SPACE)
+    found = claims.check(record, ["4.6.1-b"]).iloc[0]
+    assert found["said"] == said
+    assert found[["measured", "low", "high"]].tolist() == list(gap)
+
+
 def test_a_claim_that_there_is_not_is_refused_by_name():
     with pytest.raises(LookupError, match=r"no row with claim_id=4\.0-99"):
         judge("4.0-99")
@@ -182,3 +198,14 @@ def test_what_a_finding_denies_is_contradicted_by_it():
     assert claims.checking._finding(kept, "a", {}, "against").result == FAILS
     with pytest.raises(LookupError, match="no finding 'b'; there are: a"):
         claims.checking._finding(kept, "b", {}, "finding")
+    gain = kept.assign(beyond=True)
+    assert claims.checking._finding(gain, "a", {}, "finding").beyond
+    assert not claims.checking._finding(gain, "a", {}, "against").beyond
+
+
+def test_of_several_rows_of_a_finding_the_worst_of_those_that_decide_is_measured():
+    lines = [("m1", HOLDS, 0.1, 0.01), ("m2", OPEN, 0.4, 0.3), ("m3", OPEN, 0.3, 0.2)]
+    rows = pd.DataFrame(lines, columns=["measured", "verdict", "value", "margin"]).assign(claim="a", beyond=False)
+    found = claims.checking._finding(rows, "a", {}, "finding")
+    assert (found.result, found.value, found.shown, found.beyond) == (OPEN, 0.3, "m1; m2; m3", False)
+    assert np.isnan([found.low, found.high]).all()

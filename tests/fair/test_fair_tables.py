@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
+from test_statistics import paired
 
 from redlib import claims, config, figures, paths, results
-from redlib.models.arms import ARMS, PATH, PUBLIC_PATH, crossed
-from redlib.statistics import Statistic, paired_difference
+from redlib.models.arms import ARMS, PATH, PUBLIC_PATH, ArmModel, crossed
+from redlib.statistics import Statistic
 from redlib.study import fair, fair_tables, methods, table, task1
 from redlib.study.settings import Data
 
@@ -70,17 +71,6 @@ def test_what_the_study_trained_is_the_same_bits_after_routers_were_trained_thro
     assert not torch.equal(gate.last.weight, bank[ARMS["softmax_moe"].router_name].last.weight)
 
 
-def test_a_saved_arm_answers_as_its_predictions_say(made):
-    _, s, _ = made
-    data, frame = Data(s), predictions(s)
-    for name in ("scale_learned", "router_answer", "base_never", "public_moe"):
-        said = methods.predict_part(data, fair.arm_model(s, name, 1), "test", name, 1)
-        stored = frame[(frame["method"] == name) & (frame["seed"] == 1)].reset_index(drop=True)
-        pd.testing.assert_frame_equal(said, stored, check_exact=True)
-    with pytest.raises(ValueError, match=r"no arm 'blue' of seed 0; valid arms: red, .*; valid seeds: 0, 1"):
-        fair.arm_model(s, "blue", 0)
-
-
 def test_a_router_of_one_epoch_is_the_converged_one_after_its_first_epoch(made):
     _, s, _ = made
     history = pd.read_csv(fair.comparison_stage(s).run() / "history.csv").set_index(["name", "member", "epoch"])
@@ -93,7 +83,9 @@ def test_a_router_of_one_epoch_is_the_converged_one_after_its_first_epoch(made):
 @torch.no_grad()
 def test_a_learned_scale_is_no_worse_on_validation_than_any_other(made):
     _, s, _ = made
-    data, model = Data(s), fair.arm_model(s, "scale_learned", 0)
+    data, arm = Data(s), ARMS["scale_learned"]
+    parts = fair.parts_of(fair._reused(s, [0]), arm, 0)
+    model = ArmModel(s.labels, parts, arm, fair.fit_scale(data, parts, arm, 0)).eval()
     x, y = fair._rows_of(data, "validation", 0), data.value[data.rows["validation"][0]]
     losses = {}
     for scale in (model.scale, *np.logspace(-3, 3, 41)):
@@ -125,7 +117,7 @@ def test_a_change_is_the_difference_of_two_accuracies_with_a_paired_interval(mad
         pair = [predictions(s).query("method == @one").sort_values(["seed", "row"]) for one in (name, change.reference)]
         hits = [one["predicted_range"].to_numpy() == one["range"].to_numpy() for one in pair]
         about = pair[0]
-        expected = paired_difference(
+        expected = paired(
             *hits, about["structure"], about["seed"], about["range"], profile.bootstrap, seed=fair_tables.stream(s)
         )
         assert change["value"] == pytest.approx(hits[0].mean() - hits[1].mean(), abs=1e-6)

@@ -58,6 +58,7 @@ class Run(Config):
 
     @property
     def changed(self) -> str:
+        """`rank=4,top=1`: what it changes and to what, or `nothing`."""
         return ",".join(f"{name}={value}" for name, value in self.changes.items()) or "nothing"
 
     @property
@@ -68,6 +69,7 @@ class Run(Config):
 
     @property
     def name(self) -> str:
+        """Task, variant and split, as stages are called."""
         return f"{self.task}, {self.variant}, {self.split}"
 
     @model_validator(mode="after")

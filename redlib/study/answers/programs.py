@@ -125,8 +125,7 @@ def red_plus(t: Tables) -> str:
         said["red_plus_base"].append(f"{_stands(gaps['red_plus_base'], 'its base')} {where}")
         said["red"].append(f"{cell(own)} {where}, {_stands(gaps['red'], 'RED')}")
     return (
-        f"In value accuracy `red_plus` is {' and '.join(said['red_plus_base'])}. "
-        f"It gets {', and '.join(said['red'])}."
+        f"In value accuracy `red_plus` is {' and '.join(said['red_plus_base'])}. It gets {', and '.join(said['red'])}."
     )
 
 

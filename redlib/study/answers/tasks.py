@@ -126,15 +126,8 @@ def task1_claims(t: Tables) -> str:
     found = {split: claims.verdicts(scores, bias, labels, "chosen", split) for split in ("structure", "text")}
     return (
         f"Of the source's {len(found['structure'])} conclusions about Task 1, {hold(found['structure'])} {NEW}"
-        f"{_bare(found['structure'])}. {begin(KNOWN)}, {hold(found['text'])}{_bare(found['text'])}."
+        f". {begin(KNOWN)}, {hold(found['text'])}."
     )
-
-
-def _bare(found: pd.DataFrame) -> str:
-    """How many of the conclusions that hold do so by a test without an interval, as the end of a sentence."""
-    holding = found[found["verdict"] == claims.HOLDS]
-    bare = holding["test"].str.contains("no interval").sum()
-    return f"; {bare} of those that hold {'has' if bare == 1 else 'have'} no interval" if bare else ""
 
 
 def task2_claims(t: Tables) -> str:

@@ -79,6 +79,7 @@ class Questions:
 
     @classmethod
     def of(cls, data: Data, labels: LabelSpace) -> "Questions":
+        """A setting's own rows, with the classes that `labels` give their values."""
         shift = data.setting.labels.lo - labels.lo
         return cls(data, data.x, data.value + shift, data.value.numpy() + data.setting.labels.lo)
 
