@@ -35,6 +35,7 @@ class Stage:
 
     @cached_property
     def key(self) -> str:
+        """Everything that changes the stage's result, as one hash."""
         return paths.digest({"name": self.name, "version": self.version, "config": self.config, "reads": self._reads})
 
     @property
@@ -43,6 +44,7 @@ class Stage:
 
     @property
     def folder(self) -> Path:
+        """Where the stage lies in the cache, by its name and key."""
         readable = re.sub(r"[^\w.=-]+", "-", self.name).strip("-")
         return paths.cache() / "stages" / readable / self.key[:20]
 

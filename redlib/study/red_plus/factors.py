@@ -58,15 +58,18 @@ class Part:
 
     @property
     def change(self) -> dict:
+        """The field that is changed and its value; empty for the form as it is."""
         return {} if self.own else {FIELDS[self.question]: self.value}
 
     @property
     def changed(self) -> str:
+        """The field and its value: `rank=24`."""
         name = FIELDS[self.question]
         return f"{NAMES.get(name, name)}={self.value}"
 
     @property
     def name(self) -> str:
+        """Task and what is changed, as runs are called."""
         return f"{self.task}, {AS_IT_IS if self.own else self.changed}"
 
 
