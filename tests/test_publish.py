@@ -196,6 +196,24 @@ def test_some_tables_alone_join_the_record_with_their_runs(tables_alone, tmp_pat
     assert known_runs(paths.results("full")) == {"r1": {"cpu": "a"}, "r2": {"cpu": "b"}}, "and none that no table names"
 
 
+def test_a_run_that_is_published_has_the_seconds_of_its_own_stage(tables_alone, monkeypatch):
+    def timed(profile):
+        def make(stage, out):
+            results.write(accuracies(), out / "task1.csv")
+            about = {"config": paths.digest(stage.key), "seconds": 2.0, "stages": {"pool": 2.0}}
+            paths.write_json(out / "runs.json", {"r1": about})
+
+        return Stage("task1", 1, {"timed": True}, make)
+
+    monkeypatch.setitem(TABLES, "task1", timed)
+    stage = timed(tables_alone)
+    stage.run(lambda line: None)
+    paths.write_json(stage.folder / "stage.json", stage.record | {"seconds": 1.5})
+    publish_tables(tables_alone, ["task1"], lambda line: None)
+    run = known_runs(paths.results("full"))["r1"]
+    assert (run["seconds"], run["stages"]) == (3.5, {"pool": 2.0, "task1": 1.5})
+
+
 @pytest.mark.parametrize(
     ("profile", "names", "said"),
     [

@@ -19,7 +19,7 @@ from redlib.study import judged
 from redlib.study.notebooks import Notebook
 from redlib.study.readme import END, START, headline, markdown, page
 from redlib.study.runner import Runner
-from redlib.study.stage import Say
+from redlib.study.stage import Say, Stage
 from redlib.study.tables import stages
 
 __all__ = ["END", "START", "headline", "markdown", "problems", "publish", "publish_tables"]
@@ -74,11 +74,19 @@ def publish_tables(profile: Profile, names: Iterable[str], say: Say = print) -> 
     folder = paths.results(profile.name)
     for stage in made.values():
         for run, about in known_runs(stage.folder).items():
-            record_run(folder, run, about)
+            record_run(folder, run, _with_own_time(stage, about))
     for name, stage in made.items():
         paths.write_bytes(folder / f"{name}.csv", (stage.folder / f"{name}.csv").read_bytes())
         say(f"{name}.csv: {len(tables[name]):,} rows")
     _provenance(folder, folder)
+
+
+def _with_own_time(stage: Stage, about: dict) -> dict:
+    """What a run says of itself, with the seconds of the stage that wrote it: while it ran nobody knew them."""
+    if about.get("config") != paths.digest(stage.key):
+        return about
+    own = stage.record["seconds"]
+    return about | {"seconds": round(about["seconds"] + own, 1), "stages": about["stages"] | {stage.name: own}}
 
 
 def drawing_versions() -> dict[str, str]:
