@@ -5,7 +5,7 @@
 """
 
 from redlib.claims.ablations import ablation_verdicts, ablations_beside
-from redlib.claims.across import base_verdicts, bottleneck_verdicts, harder_verdicts, single_verdicts, usage_verdicts
+from redlib.claims.across import bottleneck_verdicts, harder_verdicts, single_verdicts, usage_verdicts
 from redlib.claims.beyond import beyond
 from redlib.claims.catalogue import DESCRIBED, DOCUMENTS, KINDS, described
 from redlib.claims.checking import CHECKED, check
@@ -46,7 +46,6 @@ __all__ = [
     "Record",
     "ablation_verdicts",
     "ablations_beside",
-    "base_verdicts",
     "beside",
     "beside_patch",
     "beyond",

@@ -1,6 +1,6 @@
-"""Verdicts that set experiments of the source beside each other: chains beside sums (4.1), a weak base beside a strong
-one (4.5.6), single operations of Task 2 beside Task 1 (4.7), chains at once beside chains whose steps are given (4.9.2,
-4.12), and how RED and the mixture use their experts (4.9.1)."""
+"""Verdicts that set experiments of the source beside each other: chains beside sums (4.1), single operations of Task 2
+beside Task 1 (4.7), chains at once beside chains whose steps are given (4.9.2, 4.12), and how RED and the mixture use
+their experts (4.9.1)."""
 
 from collections.abc import Iterator
 
@@ -27,34 +27,6 @@ def harder_verdicts(
     measured, verdict = f"{cell(gap)}: {cell(one)} and {cell(two)}", judge(gap["low"], gap["high"])
     found = Finding("4.1", "Task 2 is harder than Task 1", said, measured, verdict, **behind(gap))
     return as_frame([found], numbers)
-
-
-def base_verdicts(
-    ablations: pd.DataFrame, first: pd.DataFrame, second: pd.DataFrame, split: str, numbers: bool = False
-) -> pd.DataFrame:
-    """Whether experts add more to RED's own base, of few rows, than to one of all rows (4.5.6), by task, on one split.
-
-    ablations: the table of that name, of whose changes that of base_share=1.0 is read; first, second: task1 and task2,
-    for what both bases know alone: they have more rows than the ablations. LookupError for missing rows.
-    """
-    return as_frame(_bases(ablations, {"task1": (first, "chosen"), "task2": (second, CHAINS)}, split), numbers)
-
-
-def _bases(ablations: pd.DataFrame, tables: dict, split: str) -> Iterator[Finding]:
-    for task, (table, variant) in tables.items():
-        at = {"seed": "all", "part": "test", "group": "all", "variant": variant, "split": split, "metric": VALUE}
-        weak, strong = (pick(table, **at, method=name) for name in ("global_head", "global_head_full_data"))
-        at = {"task": task, "split": split, "seed": "all", "question": "base_share", "changed": "base_share=1.0"}
-        change = pick(ablations, **at, metric=f"{VALUE}_change")
-        more = minus(minus(strong, weak), change)
-        said = (
-            f"on {task}, what RED is above its base, less what it is above one of all rows, is above zero (the bases "
-        )
-        said += "alone as in the chapter on the task, the change as in the ablations, which have fewer rows)"
-        measured = f"{cell(more)}: alone the base gets {cell(weak)}, one of all rows {cell(strong)}; RED over that one "
-        measured += f"is better by {cell(change)}"
-        claim = f"a weak base makes experts contribute, {task}"
-        yield Finding("4.5.6", claim, said, measured, judge(more["low"], more["high"]), **behind(more))
 
 
 def single_verdicts(

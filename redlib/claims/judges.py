@@ -12,7 +12,7 @@ import pandas as pd
 
 from redlib.claims import sparse
 from redlib.claims.ablations import ablation_verdicts, ablations_beside
-from redlib.claims.across import base_verdicts, bottleneck_verdicts, harder_verdicts, single_verdicts, usage_verdicts
+from redlib.claims.across import bottleneck_verdicts, harder_verdicts, single_verdicts, usage_verdicts
 from redlib.claims.cost import cost_verdicts
 from redlib.claims.deciding import compare
 from redlib.claims.decomposed import decomposed_verdicts
@@ -155,10 +155,6 @@ def _harder(r: Record, s: Setting) -> pd.DataFrame:
     return harder_verdicts(r.tables["task1"], r.tables["task2"], s["variant"], s["split"], numbers=True)
 
 
-def _base(r: Record, s: Setting) -> pd.DataFrame:
-    return base_verdicts(r.tables["ablations"], r.tables["task1"], r.tables["task2"], s["split"], numbers=True)
-
-
 def _single(r: Record, s: Setting) -> pd.DataFrame:
     return single_verdicts(r.tables["task1"], r.tables["task2"], *s.values(), numbers=True)
 
@@ -197,7 +193,6 @@ JUDGES = {
     "task2": Judge(("task2",), "09_task2_results", _settings_of("task2"), _task2),
     "kinds": Judge(("task2",), "09_task2_results", _settings_of("task2"), _kinds),
     "epochs": Judge(("task1_epochs", "task2_epochs"), "09_task2_results", _settings_of("task2"), _epochs),
-    "base": Judge(("ablations", "task1", "task2"), "19_ablations", _splits_of("ablations"), _base),
     "single": Judge(("task1", "task2"), "09_task2_results", _with_single, _single),
     "harder": Judge(("task1", "task2"), "09_task2_results", _settings_of("task2"), _harder),
     "bottleneck": Judge(("task2", "execution"), "17_modular_execution", _programs, _bottleneck),

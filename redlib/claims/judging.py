@@ -146,10 +146,8 @@ def routing(test: pd.DataFrame, claim_id: str) -> Iterator[Finding]:
     verdict, beyond = reaches(router, stated)
     yield Finding(section, "the router is right", said, cell(router), verdict, **behind(router), beyond=beyond)
     wrong = test[(test["method"] == "red") & (test["metric"] == "value_accuracy") & (test["group"] == "route=wrong")]
-    claim, said = (
-        "a wrong route does not unsettle RED",
-        "more than half of the wrongly routed texts get the right value",
-    )
+    claim = "a wrong route does not unsettle RED"
+    said = "more than half of the wrongly routed texts get the right value"
     if wrong.empty:
         yield Finding(section, claim, said, "no wrong route", OPEN)
     else:

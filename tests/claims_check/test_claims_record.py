@@ -3,7 +3,6 @@
 import re
 
 import nbformat
-import numpy as np
 import pandas as pd
 import pytest
 import test_publish
@@ -241,20 +240,6 @@ def test_single_operations_are_set_beside_task_1_and_the_longer_chains(single, s
     found = claims.single_verdicts(sums, pd.concat(rows), *where, numbers=True)
     assert found["verdict"].tolist() == verdicts
     assert found["value"].tolist() == pytest.approx([0.9 - single, single / (single + several)])
-
-
-@pytest.mark.parametrize(("change", "verdict"), [(-0.1, HOLDS), (0.1, FAILS), (0.0, OPEN)])
-def test_a_weak_base_is_set_beside_one_of_all_rows(change, verdict):
-    tables = []
-    for variant in ("chosen", "operations/chosen"):
-        bases = [accuracy(variant, 0.1, method=name) for name in ("global_head", "global_head_full_data")]
-        tables.append(pd.concat(bases))
-    at = {"question": "base_share", "changed": "base_share=1.0", "metric": "value_accuracy_change"}
-    ablations = pd.concat([accuracy("chosen", change, **at, task=task) for task in ("task1", "task2")])
-    found = claims.base_verdicts(ablations, *tables, "text", numbers=True)
-    assert found["verdict"].tolist() == [verdict] * 2
-    assert found["value"].tolist() == pytest.approx([-change] * 2)
-    assert found["high"].to_numpy() - found["value"].to_numpy() == pytest.approx(np.sqrt(3) * 0.02)
 
 
 # ---- publishing --------------------------------------------------------------------------------------------------
