@@ -77,7 +77,7 @@ from redlib.figures.red_plus_beyond import (
     draw_plus_partitions,
     draw_plus_wide,
 )
-from redlib.figures.red_plus_parts import draw_plus_parts, draw_plus_rows, part_name
+from redlib.figures.red_plus_parts import draw_plus_parts, draw_plus_rows, draw_plus_wordings, part_name
 from redlib.figures.routing import (
     draw_boundary_distance,
     draw_expert_load,
@@ -168,6 +168,7 @@ __all__ = [
     "draw_plus_parts",
     "draw_plus_rows",
     "draw_plus_wide",
+    "draw_plus_wordings",
     "draw_probe_depth",
     "draw_probe_sites",
     "draw_probe_targets",

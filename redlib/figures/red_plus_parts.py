@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from redlib.figures import style
 from redlib.figures.fair import TASKS
-from redlib.figures.style import METRICS, look
+from redlib.figures.style import METRICS, Look, look
 from redlib.figures.task1 import INTERVALS
 from redlib.results import select
 
@@ -128,3 +128,34 @@ def draw_plus_rows(frame: pd.DataFrame, profile: str, backbone: str = "", note: 
     axes[0, 0].set_ylabel("share of rows")
     style.legend_below(fig, axes[0, 0], 2)
     return fig
+
+
+@style.styled
+def draw_plus_wordings(frame: pd.DataFrame, profile: str, backbone: str = "", note: str = "") -> Figure:
+    """Bases of forms that were tried, asked in words that training lacks: over all groups of words, and a dot a group;
+    hollow: in other words. Reads red_plus_wordings: groups all, seen and wording=G, columns changed, own.
+    """
+    rows = select(frame, metric="value_accuracy")
+    over = select(rows, group="all", seed="all").sort_values(["own", "value"])
+    order, every = list(over["changed"]), rows[rows["group"].str.startswith("wording=")]
+    seen = select(rows, group="seen").set_index("changed").loc[order]
+    about = style.subtitle(rows.drop(columns="variant"), profile, backbone, "95 % intervals over groups of words")
+    title = "RED plus, base alone: forms tried for words that training lacks"
+    fig, axes = style.canvas((7.5, 0.38 * len(order) + 2.1), title, about, note)
+    ax, at = axes[0, 0], np.arange(len(order))
+    place = [order.index(name) for name in every["changed"]]
+    ax.plot(every["value"], place, "o", color=style.INK, markersize=3, alpha=0.5, label="one group of words")
+    for of, shift, shape, hollow in (
+        (over.set_index("changed"), 0.16, Look("words that training lacks", style.RED, "D"), False),
+        (seen, -0.16, Look("other words", style.BLUE, "s"), True),
+    ):
+        style.points(ax, of["value"], at + shift, of["low"], of["high"], shape, horizontal=True, hollow=hollow)
+    ax.set_yticks(at, [_form_name(name) for name in order])
+    ax.set_xlabel(METRICS["value_accuracy"])
+    style.legend_below(fig, ax)
+    return fig
+
+
+def _form_name(changed: str) -> str:
+    """`hidden state 8, noise 0.0` of `layer=8, noise=0.0`; `as it is` stays."""
+    return changed.replace("layer=", "hidden state ").replace("=", " ")

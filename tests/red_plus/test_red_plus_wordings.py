@@ -5,7 +5,7 @@ import pytest
 import torch
 from small_plus import WORTH, made
 
-from redlib import config, datasets, modules, results
+from redlib import config, datasets, figures, modules, results
 from redlib.study import red_plus
 from redlib.study.data import read_pool
 from redlib.study.red_plus import parts, wordings
@@ -77,3 +77,15 @@ def test_a_change_is_what_it_differs_from_the_form_as_it_is(profile):
 def test_the_words_of_the_test_cannot_be_asked(profile):
     with pytest.raises(ValueError, match="wordings 2 are those of the test; red_plus"):
         wordings.base_stage(wordings.setting(profile, {}), 2)
+
+
+def test_the_figure_has_a_line_a_form_and_a_dot_a_group_of_words(profile):
+    found = made(profile, "red_plus_wordings")
+    ax = figures.draw_plus_wordings(found, "smoke", "tiny").axes[0]
+    assert {label.get_text() for label in ax.get_yticklabels()} == {
+        "as it is",
+        "noise 0.0",
+        "hidden state 3",
+        "hidden state 3, noise 0.0",
+    }
+    assert len(ax.lines[0].get_xdata()) == 4 * 2
