@@ -139,7 +139,7 @@ class PlusParts(Config):
 
 
 class PlusWordings(Config):
-    """How the form of Task 1 was decided for unseen wordings: groups of operator words that training lacks, one at a
+    """What noise and depth do for unseen wordings of Task 1: groups of operator words that training lacks, one at a
     time, and what is tried beside the form's own."""
 
     groups: tuple[NonNegativeInt, ...] = (4, 5, 6, 7, 8)

@@ -74,9 +74,10 @@ def test_a_change_is_what_it_differs_from_the_form_as_it_is(profile):
             assert value == pytest.approx(level[name] - level["as it is"], abs=2e-6)
 
 
-def test_the_words_of_the_test_cannot_be_asked(profile):
-    with pytest.raises(ValueError, match="wordings 2 are those of the test; red_plus"):
-        wordings.base_stage(wordings.setting(profile, {}), 2)
+@pytest.mark.parametrize(("group", "why"), [(2, "are those of the test"), (10, "are not there")])
+def test_words_of_the_test_and_words_that_are_not_there_are_refused(profile, group, why):
+    with pytest.raises(ValueError, match=rf"wordings {group} {why}; valid red_plus.wordings.groups: 0, 1, 3, .*, 9$"):
+        wordings.base_stage(wordings.setting(profile, {}), group)
 
 
 def test_the_figure_has_a_line_a_form_and_a_dot_a_group_of_words(profile):

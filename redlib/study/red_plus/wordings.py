@@ -1,4 +1,4 @@
-"""How the form of Task 1 was decided for wordings that it has not seen: bases that are trained without one more group
+"""What noise and depth do for wordings that Task 1 has not seen: bases that are trained without one more group
 of operator words than the phrasing split keeps for its test, asked in the words of that group."""
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ import torch
 from redlib import modules
 from redlib.config import Profile
 from redlib.features import Point
+from redlib.phrasing import GROUPS
 from redlib.study import red_plus, task1
 from redlib.study.data import features_stage
 from redlib.study.grouped import shares
@@ -49,10 +50,12 @@ def setting(profile: Profile, change: dict) -> Setting:
 def base_stage(s: Setting, group: int) -> Stage:
     """The base of a setting, of whose training and validation rows those of a group of wordings are left out.
 
-    ValueError for the group that the split keeps for its test."""
+    ValueError for the group that the split keeps for its test, and for one that there is not."""
     whole = red_plus.base_stage(s, SEED)
-    if group == whole.config["held_out"]:
-        raise ValueError(f"wordings {group} are those of the test; red_plus.wordings.groups must have others")
+    valid = [other for other in range(GROUPS) if other != whole.config["held_out"]]
+    if group not in valid:
+        what = "are those of the test" if group < GROUPS else "are not there"
+        raise ValueError(f"wordings {group} {what}; valid red_plus.wordings.groups: {', '.join(map(str, valid))}")
     config = {**whole.config, "without": group}
 
     def make(stage: Stage, out: Path) -> None:
