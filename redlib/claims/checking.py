@@ -11,6 +11,7 @@ from redlib.claims.judges import JUDGES, NOTEBOOKS, Record, Setting
 from redlib.claims.judging import DIGITS, FAILS, HOLDS, OPEN, behind, together
 from redlib.claims.rows import plain, readings_of, whole
 from redlib.claims.smaller import OF_SMALLER
+from redlib.config import Profile
 from redlib.results import select
 
 ON_TEXT = ("text_measured", "text_low", "text_high")
@@ -30,7 +31,7 @@ def check(record: Record, claim_ids: Collection[str] | None = None) -> pd.DataFr
     `shown` says it in words, `setting` where it was read; ON_TEXT is the same on split `text`. The headline reads an
     accuracy as that of the value; `as_range` is the verdict if it means the range. `verdict` is one of VERDICTS, `why`
     its condition or reason, `said` both. A table that the record lacks gives `not testable here`, by its name.
-    LookupError for an id that no claim has.
+    `command` measures it anew. LookupError for an id that no claim has.
     """
     asked, found = described(), {}
     asked = asked if claim_ids is None else select(asked, claim_id=list(claim_ids))
@@ -59,8 +60,15 @@ def _checked(record: Record, claim: dict, found: Found) -> dict:
         "why": verdict.why,
         "said": verdict.said,
         "notebook": notebook,
-        "command": f"python -m redlib run --profile {record.profile.name} --only {notebook}",
+        "command": _command(record.profile, tables, notebook),
     }
+
+
+def _command(profile: Profile, tables: Collection[str], notebook: str) -> str:
+    """What measures it anew; without a table, what shows it."""
+    if tables:
+        return f"python -m redlib tables {' '.join(tables)} --profile {profile.measured}"
+    return f"python -m redlib run --profile {profile.name} --only {notebook}"
 
 
 def _judged(record: Record, claim: dict, found: Found) -> tuple[Verdict, str, Tried | None]:

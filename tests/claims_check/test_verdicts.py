@@ -12,6 +12,7 @@ from verdicts import judge, numbers
 from redlib import claims, config
 from redlib.claims.deciding import CONTRADICTED, EXCEEDED, MISSED, ONLY, REPRODUCED, UNTESTED, Tried, compare, decide
 from redlib.claims.judging import FAILS, HOLDS, OPEN
+from redlib.study import tables
 
 
 def one_row(value, low, high) -> pd.DataFrame:
@@ -100,7 +101,10 @@ def test_without_tables_every_claim_has_a_verdict_that_names_the_table_it_waits_
     assert found.loc["4.6.1-07", "said"] == "not testable here (not yet on record: task1)"
     assert found.loc["4.8.6-1", "said"] == "not testable here (not yet on record: execution, execution_assembly)"
     assert found.loc["sparse-decision-6", "said"] == "not testable here (needs such a device)"
-    assert found.loc["4.6.1-07", "command"] == "python -m redlib run --profile record --only 08_task1_results"
+    assert found.loc["4.6.1-07", "command"] == "python -m redlib tables task1 --profile full"
+    assert found.loc["sparse-decision-6", "command"] == "python -m redlib run --profile record --only 25_claims"
+    named = {name for names in found["table"] for name in names.split()}
+    assert named <= set(tables.TABLES) and len(named) > 20
     assert (found["notebook"] != "").all()
     waiting = claims.waiting(found)
     assert {"08_task1_results", "17_modular_execution"} <= set(waiting["notebook"])
