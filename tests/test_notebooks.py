@@ -29,7 +29,6 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(work|tmp|root|home|Users|mnt|data)/")
 DRAWN = {"nested-digits-mnist", "nested-clutter-test-seed-0"}  # pictures, drawn anew and not trained
 ASKING = {"15_routing_inspector"}  # draws what models say, all others draw tables
 ROUNDING = {"torch", "cpu"}
-WAITING = {"20_red_plus"}  # for tables that take hours
 by_name = pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
 by_executed = pytest.mark.parametrize("path", EXECUTED, ids=lambda path: path.stem)
 
@@ -134,9 +133,6 @@ def test_an_executed_copy_of_record_is_whole_and_clean(path):
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.name)
 def test_a_notebook_has_its_executed_copy_and_its_figures_of_record(notebook):
     copy = FOLDER / "executed" / f"{notebook.name}.ipynb"
-    if notebook.name in WAITING:
-        assert [name for name in notebook.tables if not (paths.results("full") / f"{name}.csv").is_file()]
-        pytest.skip("some of its tables are not on record yet")
     assert copy.is_file()
     figures = figures_named(nbformat.read(copy, as_version=4))
     assert sorted(name for name in figures if not (FIGURES / name).is_file()) == []
