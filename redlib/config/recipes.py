@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from redlib.config.base import Config, Share
 
 Split = Literal["text", "structure", "phrasing"]
-Pooling = Literal["mean", "mean_skip_first", "last"]
+Pooling = Literal["mean", "mean_skip_first", "last", "mean_two_depths"]
 Readout = Literal["fourier", "digits", "linear"]
 RouterTarget = Literal["range", "value", "both"]
 Adapter = Literal["gelu", "linear"]
@@ -15,7 +15,7 @@ Ending = Literal["mean", "turns"]
 Optimiser = Literal["adamw", "muon"]
 PlusTask = Literal["task1", "task2"]
 PlusQuestion = Literal[
-    *("readout", "depth", "token_layers", "ending", "optimiser", "weight_decay", "data", "base_share"),
+    *("readout", "depth", "pooling", "token_layers", "ending", "optimiser", "weight_decay", "data", "base_share"),
     *("noise", "foreign_share", "rank", "adapter", "router_target", "experts"),
 ]
 
@@ -113,7 +113,7 @@ class PlusParts(Config):
     questions: dict[PlusTask, tuple[PlusQuestion, ...]] = Field(
         {
             "task1": (
-                *("readout", "depth", "data", "base_share", "noise"),
+                *("readout", "depth", "pooling", "data", "base_share", "noise"),
                 *("foreign_share", "rank", "adapter", "router_target", "experts"),
             ),
             "task2": (
@@ -124,6 +124,7 @@ class PlusParts(Config):
     )
     readouts: tuple[Readout, ...] = ("linear", "digits")
     depths: dict[PlusTask, tuple[int, ...]] = Field({"task1": (0, 2, 4, 8, 12, 16), "task2": (0, 4, 12)})
+    poolings: tuple[Pooling, ...] = ("mean",)
     token_layers: tuple[NonNegativeInt, ...] = (0, 1)
     endings: tuple[Ending, ...] = ("mean", "turns")
     optimisers: tuple[Optimiser, ...] = ("adamw", "muon")
@@ -143,7 +144,7 @@ class PlusWordings(Config):
     time, and what is tried beside the form's own."""
 
     groups: tuple[NonNegativeInt, ...] = (4, 5, 6, 7, 8)
-    layers: tuple[int, ...] = (8,)
+    reads: tuple[tuple[int, Pooling], ...] = ((4, "mean"), (8, "mean"))
     noises: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 1.0)
 
 

@@ -15,7 +15,8 @@ from redlib import packing
 from redlib.backbone import Backbone
 from redlib.features import trunk
 
-POOLINGS = ("mean", "mean_skip_first", "last")
+TWO_DEPTHS = "mean_two_depths"
+POOLINGS = ("mean", "mean_skip_first", "last", TWO_DEPTHS)
 SHARD = 2_000  # texts that are computed, and cached, together
 STRIP = 1024  # nodes of a strip of the fast trunk
 GPU_BATCH = 16_384  # nodes of a batch of rows on a GPU, which small ones leave idle
@@ -25,7 +26,8 @@ GPU_BATCH = 16_384  # nodes of a batch of rows on a GPU, which small ones leave 
 class Point:
     """Where a feature is read: hidden state `layer` (0 embeddings, -1 after the final norm), pooled over tokens.
 
-    `mean_skip_first` leaves the first token out, except in a text of one token.
+    `mean_skip_first` leaves the first token out, except in a text of one token; `mean_two_depths` has beside the mean
+    of hidden state `layer` that of the one half as deep, `layer // 2`: 2d numbers instead of d.
     """
 
     layer: int
@@ -40,12 +42,17 @@ class Point:
         """`layer-pooling`, as in names of files."""
         return f"{self.layer}-{self.pooling}"
 
+    def layers(self, backbone: Backbone) -> tuple[int, ...]:
+        """The hidden states that it is read from, counted from the embeddings."""
+        layer = backbone.layer(self.layer)
+        return (layer, layer // 2) if self.pooling == TWO_DEPTHS else (layer,)
+
 
 @dataclass(frozen=True)
 class Shard:
     """Features of n consecutive texts in packing order."""
 
-    pooled: dict[Point, np.ndarray]  # (n, d) fp32
+    pooled: dict[Point, np.ndarray]  # (n, d) fp32, (n, 2d) at two depths
     states: np.ndarray | None  # (nodes, d) fp16
     paths: np.ndarray  # (tokens,) int32, nodes of this shard
     lengths: np.ndarray  # (n,)
@@ -54,7 +61,7 @@ class Shard:
 def compute(
     backbone: Backbone, texts: Sequence[str], points: Iterable[Point], packed: bool = True
 ) -> dict[Point, np.ndarray]:
-    """Pooled features {point: (N, d) fp32} of N texts, in their order, without a cache.
+    """Pooled features {point: (N, d) fp32, (N, 2d) at two depths} of N texts, in their order, without a cache.
 
     `packed=False` is the plain pass: texts sorted by length, each padded to the longest of its batch.
     """
@@ -73,9 +80,9 @@ def shards(
     skip: int = 0,
 ) -> Iterator[Shard]:
     """Features of distinct texts in packing order (`packing.sort`), shard by shard, without the first `skip` shards."""
-    level = {point: backbone.layer(point.layer) for point in points}
+    levels = {point: point.layers(backbone) for point in points}
     held = None if states_layer is None else backbone.layer(states_layer)
-    layers = set(level.values()) | ({held} - {None})
+    layers = {layer for read in levels.values() for layer in read} | ({held} - {None})
     fast = packed and trunk.supports(backbone)
     run = trunk.Trunk(backbone, max(layers)).run if fast else _modules(backbone)
 
@@ -83,7 +90,8 @@ def shards(
         forest, first, stop = item
         batch = forest.batch(first, stop)
         kept = run(batch, layers)
-        pooled = {point: _pool(kept[level[point]].float(), batch, point.pooling) for point in points}
+        means = {p: [_pool(kept[layer].float(), batch, p.pooling) for layer in read] for p, read in levels.items()}
+        pooled = {point: torch.cat(each, -1) for point, each in means.items()}
         return pooled, None if held is None else _half(kept[held][batch.real], held)
 
     forests: deque[packing.Forest] = deque()  # of the shards under way

@@ -96,7 +96,8 @@ class FeatureSet:
         return self
 
     def pooled(self, point: Point) -> np.ndarray:
-        """Features (N, d) fp32 at a point of the set, memory-mapped; ValueError for another point."""
+        """Features (N, d) fp32 at a point of the set, (N, 2d) at two depths, memory-mapped; ValueError for another
+        point."""
         if self._point(point) not in self.points:
             held = ", ".join(held.label for held in self.points)
             raise ValueError(f"these features hold no {self._point(point).label}; they hold: {held or 'none'}")

@@ -77,6 +77,7 @@ POOLINGS = {
     "mean": Look("mean of all tokens", style.BLUE, "o"),
     "mean_skip_first": Look("mean without the first token", style.RED, "s"),
     "last": Look("last token", style.GREEN, "^"),
+    "mean_two_depths": Look("mean at two depths", style.PURPLE, "D"),
 }
 PROBES = {"linear": "--", "mlp": "-"}
 

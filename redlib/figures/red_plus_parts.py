@@ -13,6 +13,7 @@ from redlib.results import select
 QUESTIONS = {
     "readout": "readout",
     "depth": "where the trunk ends",
+    "pooling": "hidden states that are read",
     "token_layers": "light layers over tokens",
     "ending": "how light layers end",
     "optimiser": "optimiser of the base",
@@ -29,6 +30,7 @@ QUESTIONS = {
 WORDS = {
     "readout": {"fourier": "points on circles", "digits": "tens and units", "linear": "linear"},
     "layer": {"0": "embeddings"},
+    "pooling": {"mean": "this one", "mean_two_depths": "and one half as deep"},
     "ending": {"mean": "mean over tokens", "turns": "angles, summed"},
     "optimiser": {"adamw": "AdamW", "muon": "Muon"},
     "adapter": {"gelu": "with a GELU", "linear": "linear"},
@@ -157,5 +159,6 @@ def draw_plus_wordings(frame: pd.DataFrame, profile: str, backbone: str = "", no
 
 
 def _form_name(changed: str) -> str:
-    """`hidden state 8, noise 0.0` of `layer=8, noise=0.0`; `as it is` stays."""
-    return changed.replace("layer=", "hidden state ").replace("=", " ")
+    """`hidden state 4, one depth, noise 0.0` of `layer=4, pooling=mean, noise=0.0`; `as it is` stays."""
+    told = changed.replace("layer=", "hidden state ").replace("pooling=mean_two_depths", "two depths")
+    return told.replace("pooling=mean", "one depth").replace("=", " ")

@@ -104,7 +104,8 @@ def test_without_tables_every_claim_has_a_verdict_that_names_the_table_it_waits_
     assert found.loc["4.6.1-07", "command"] == "python -m redlib tables task1 --profile full"
     assert found.loc["sparse-decision-6", "command"] == "python -m redlib run --profile record --only 25_claims"
     named = {name for names in found["table"] for name in names.split()}
-    assert named <= set(tables.TABLES) and len(named) > 20
+    assert named <= set(tables.TABLES)
+    assert len(named) > 20
     assert (found["notebook"] != "").all()
     waiting = claims.waiting(found)
     assert {"08_task1_results", "17_modular_execution"} <= set(waiting["notebook"])

@@ -21,7 +21,9 @@ def _direct(model, text):
     for point in POINTS:
         states = hidden[point.layer][0]
         rest = states[1:] if len(states) > 1 else states
+        half = hidden[len(hidden[: point.layer]) // 2][0]  # a layer from the end counts, too
         pooled = {"mean": states.mean(0), "mean_skip_first": rest.mean(0), "last": states[-1]}
+        pooled["mean_two_depths"] = torch.cat([states.mean(0), half.mean(0)])
         found[point] = pooled[point.pooling].numpy()
     return found
 

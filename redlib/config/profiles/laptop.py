@@ -86,7 +86,7 @@ LAPTOP = FULL.model_copy(
                 "questions": {"task1": ("readout", "data", "router_target")},
                 "data": (3_200,),
             },
-            wordings={"groups": (4,), "layers": (), "noises": (0.0,)},
+            wordings={"groups": (4,), "reads": ((4, "mean"),), "noises": ()},
             beyond={"longer_rows": 500, "wide_rows": 4_000, "data": (3_200,), "seeds": 1, "shifts": 2},
         ),
         "chosen": _shorter(FULL.chosen, experts=24, routers=15, controls=12),

@@ -156,7 +156,7 @@ SMOKE = FULL.model_copy(
                 router_targets=("both",),
                 experts=(2,),
             ),
-            wordings=PlusWordings(groups=(4, 5), layers=(), noises=(0.0,)),
+            wordings=PlusWordings(groups=(4, 5), reads=((2, "mean"),), noises=(0.0,)),
             beyond=PlusBeyond(longer_rows=50, wide_rows=250, data=(100,), seeds=1, widths=(20, 33), shifts=2),
         ),
         "chosen": _tiny(FULL.chosen, layer=2),

@@ -27,6 +27,7 @@ ACCURACIES = ("value_accuracy", "range_accuracy")
 FIELDS = {  # what a question changes, of the form but for `subset`
     "readout": "readout",
     "depth": "layer",
+    "pooling": "pooling",
     "token_layers": "layers",
     "ending": "ending",
     "optimiser": "optimiser",
@@ -88,6 +89,7 @@ def _of_question(profile: Profile, task: str, question: str) -> list[Part]:
     values = {
         "readout": asked.readouts,
         "depth": asked.depths.get(task, ()),
+        "pooling": asked.poolings,
         "token_layers": asked.token_layers,
         "ending": asked.endings,
         "optimiser": asked.optimisers,

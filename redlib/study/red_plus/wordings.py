@@ -29,20 +29,21 @@ Right = dict[tuple[str, int], np.ndarray]  # by candidate and group that its bas
 
 
 def candidates(profile: Profile) -> dict[str, dict]:
-    """What is changed of the form, by name: `as it is` and every other pair of a layer and a noise."""
+    """What is changed of the form, by name: `as it is` and every other pair of what is read and a noise."""
     own, asked = red_plus.form(profile, TASK), profile.red_plus.wordings
-    pairs = product(dict.fromkeys((own.layer, *asked.layers)), dict.fromkeys((own.noise, *asked.noises)))
-    changes = [{"layer": layer, "noise": noise} for layer, noise in pairs]
+    reads = dict.fromkeys(((own.layer, own.pooling), *asked.reads))
+    pairs = product(reads, dict.fromkeys((own.noise, *asked.noises)))
+    changes = [{"layer": layer, "pooling": pooling, "noise": noise} for (layer, pooling), noise in pairs]
     changes = [{name: value for name, value in one.items() if value != getattr(own, name)} for one in changes]
     return {", ".join(f"{name}={value}" for name, value in one.items()) or AS_IT_IS: one for one in changes}
 
 
 def setting(profile: Profile, change: dict) -> Setting:
-    """The phrasing split of one seed, with as many texts as `red_plus_parts` has, read at every layer that is tried."""
+    """The phrasing split of one seed, with as many texts as `red_plus_parts` has, read everywhere that is tried."""
     form, asked = red_plus.form(profile, TASK), profile.red_plus.parts
     pool = task1.pool(profile, rows=asked.rows[TASK])
-    layers = sorted({form.layer, *profile.red_plus.wordings.layers})
-    points = tuple(Point(layer, form.pooling) for layer in layers)
+    reads = {(form.layer, form.pooling), *profile.red_plus.wordings.reads}
+    points = tuple(Point(*read) for read in sorted(reads))
     read = features_stage(pool, profile.backbone, points, None)
     return red_plus.setting(profile, TASK, SPLIT, pool=pool, features=read, seeds=SEED + 1, **change)
 
