@@ -183,7 +183,9 @@ def test_a_damaged_set_is_refused_with_the_remedy(tiny, texts, name):
 
 
 def test_wrong_requests_say_what_is_valid(tiny, texts):
-    with pytest.raises(ValueError, match="unknown pooling 'max'; valid poolings: mean, mean_skip_first, last, mean_two_depths"):
+    with pytest.raises(
+        ValueError, match="unknown pooling 'max'; valid poolings: mean, mean_skip_first, last, mean_two_depths"
+    ):
         Point(1, "max")
     with pytest.raises(ValueError, match="no texts"):
         FeatureSet(tiny, [], [Point(1)])
