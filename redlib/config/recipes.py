@@ -133,14 +133,14 @@ class PlusParts(Config):
     base_shares: tuple[Share, ...] = (0.1, 0.5, 1.0)
     noises: tuple[Annotated[float, Field(ge=0)], ...] = (0.0, 0.25, 1.0)
     foreign_shares: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = (0.0, 0.25, 0.5)
-    ranks: tuple[PositiveInt, ...] = (8, 24, 144)
+    ranks: tuple[PositiveInt, ...] = (8, 24, 72, 144)
     adapters: tuple[Adapter, ...] = ("gelu", "linear")
     router_targets: tuple[RouterTarget, ...] = ("range", "value", "both")
     experts: tuple[PositiveInt, ...] = (2, 10, 20)
 
 
 class PlusWordings(Config):
-    """What noise and depth do for unseen wordings of Task 1: groups of operator words that training lacks, one at a
+    """What noise and depths do for unseen wordings of Task 1: groups of operator words that training lacks, one at a
     time, and what is tried beside the form's own."""
 
     groups: tuple[NonNegativeInt, ...] = (4, 5, 6, 7, 8)

@@ -73,7 +73,8 @@ def parts_at_full_size(item, d=576, layer=3_540_000):
         form = getattr(full.red_plus, item.task)
         shape = form.width, form.layers, form.heads, form.positions, form.ending
         light = models.LightBase([0], d, *shape) if form.layers else None
-        made = {"base": light or models.NetworkBase([0], d, form.width)}
+        read = 2 * d if form.pooling == "mean_two_depths" else d
+        made = {"base": light or models.NetworkBase([0], read, form.width)}
         made |= {"classifier": models.FourierBank([0], form.width, 0, labels)}
         made |= {"experts": models.ResidualExperts(range(K), form.width, form.rank)}
         made |= {"router": models.MLPBank([0], form.width, form.router_hidden, K)}

@@ -1,4 +1,4 @@
-"""What noise and depth do for wordings that Task 1 has not seen: bases that are trained without one more group
+"""What noise and depths do for wordings that Task 1 has not seen: bases that are trained without one more group
 of operator words than the phrasing split keeps for its test, asked in the words of that group."""
 
 from collections.abc import Callable
