@@ -30,7 +30,8 @@ def test_a_population_is_answered_as_the_trained_method_answers_its_texts(profil
     read.run(quiet)
     (said,) = answers(own, read, 1, ("red_plus",))["red_plus"]
     found, rows = feature_set(read), np.arange(0, len(said), 50)
-    pooled = None if own.recipe.layers else torch.from_numpy(np.array(found.pooled(Point(2))[rows]))
+    point = Point(own.recipe.layer, own.recipe.pooling)
+    pooled = None if own.recipe.layers else torch.from_numpy(np.array(found.pooled(point)[rows]))
     x = found.states().batch(rows) if pooled is None else pooled
     now = evaluation.predict(red_plus.trained(profile, task), x, own.labels, probabilities=True)
     columns = [name for name in now if name.startswith(("probability", "alpha"))]

@@ -12,7 +12,7 @@ from redlib.study.red_plus import parts, wordings
 
 SMALL = WORTH | {
     "red_plus.wordings.groups": [4, 5],
-    "red_plus.wordings.layers": [3],
+    "red_plus.wordings.reads": [[3, "mean"]],
     "red_plus.wordings.noises": [0.0],
 }
 
@@ -22,14 +22,14 @@ def profile(cache):
     return config.load("smoke", SMALL)
 
 
-def test_every_pair_of_layer_and_noise_is_a_candidate(profile):
+def test_every_pair_of_what_is_read_and_noise_is_a_candidate(profile):
     form = red_plus.form(profile, "task1")
-    assert (form.layer, form.noise) == (2, 0.5)
+    assert (form.layer, form.pooling, form.noise) == (2, "mean_two_depths", 0.5)
     assert wordings.candidates(profile) == {
         "as it is": {},
         "noise=0.0": {"noise": 0.0},
-        "layer=3": {"layer": 3},
-        "layer=3, noise=0.0": {"layer": 3, "noise": 0.0},
+        "layer=3, pooling=mean": {"layer": 3, "pooling": "mean"},
+        "layer=3, pooling=mean, noise=0.0": {"layer": 3, "pooling": "mean", "noise": 0.0},
     }
 
 
@@ -86,7 +86,7 @@ def test_the_figure_has_a_line_a_form_and_a_dot_a_group_of_words(profile):
     assert {label.get_text() for label in ax.get_yticklabels()} == {
         "as it is",
         "noise 0.0",
-        "hidden state 3",
-        "hidden state 3, noise 0.0",
+        "hidden state 3, one depth",
+        "hidden state 3, one depth, noise 0.0",
     }
     assert len(ax.lines[0].get_xdata()) == 4 * 2
