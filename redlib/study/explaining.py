@@ -141,4 +141,6 @@ def _shipped(profile: Profile, task: str, recipe: str, seed: int, steps: str) ->
     backbone = open_backbone(profile.backbone)
     mine = {"task": task, "recipe": recipe, "seed": seed, "definition": "" if task == "task1" else steps}
     fitting = {name: entry for name, entry in entries.items() if all(entry[key] == mine[key] for key in mine)}
-    return {entry["split"]: partial(shipped.open_model, folder, name, backbone) for name, entry in fitting.items()}
+    r = red_plus.form(profile, task) if recipe == shipping.PLUS else profile.recipe(recipe)
+    opened = partial(shipped.open_model, folder, backbone=backbone, layer=r.layer, pooling=r.pooling)
+    return {entry["split"]: partial(opened, name) for name, entry in fitting.items()}

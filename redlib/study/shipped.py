@@ -132,9 +132,9 @@ def entry_of(folder: Path, **keys: Any) -> str | None:
     return next((name for name, entry in found if all(entry[key] == value for key, value in keys.items())), None)
 
 
-def open_model(folder: Path, name: str, backbone: Any) -> explain.Model:
+def open_model(folder: Path, name: str, backbone: Any, **wanted: Any) -> explain.Model:
     """A shipped model, ready for an explainer; refusals as `open_checked`."""
-    parts, passport, _ = open_checked(folder, name, backbone)
+    parts, passport, _ = open_checked(folder, name, backbone, **wanted)
     seen = explain.Structures.of(structures(folder / name))
     known = read_index(folder)["modules"][name]["structures"]
     if len(seen) != known:
@@ -146,10 +146,13 @@ def open_model(folder: Path, name: str, backbone: Any) -> explain.Model:
     return explain.Model(said, LabelSpace(**passport["labels"]), parts, seen, kinds)
 
 
-def open_checked(folder: Path, name: str, backbone: Any) -> tuple[dict[str, nn.Module], dict[str, Any], Point]:
+def open_checked(
+    folder: Path, name: str, backbone: Any, **wanted: Any
+) -> tuple[dict[str, nn.Module], dict[str, Any], Point]:
     """Parts and passport of a shipped model, and where its base reads; ValueError for another backbone than the one it
-    was trained on, for a damaged file, and for one that is not the model that the index says it is."""
-    found = open_parts(folder / name, backbone)
+    was trained on, for a damaged file, for one that is not the model that the index says it is, and for a passport that
+    does not say what is `wanted`."""
+    found = open_parts(folder / name, backbone, **wanted)
     for disagreement in _disagreements(name, found[1], read_index(folder)["modules"][name]):
         raise ValueError(disagreement)
     return found

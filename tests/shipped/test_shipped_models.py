@@ -124,7 +124,7 @@ def test_the_record_solves_with_what_is_shipped_and_trains_nothing(record, profi
 @pytest.mark.parametrize("task", ["task1", "task2"])
 def test_the_record_explains_by_red_plus_which_is_opened_when_it_is_asked_for(record, profile, monkeypatch, task):
     trained, opened, open_model = explainer(profile, task), [], shipped.open_model
-    monkeypatch.setattr(shipped, "open_model", lambda *a: opened.append(a[1]) or open_model(*a))
+    monkeypatch.setattr(shipped, "open_model", lambda *a, **w: opened.append(a[1]) or open_model(*a, **w))
     e = explainer(record, task)
     assert {*models.PLUS} < {*e.methods}
     assert {*e.routed} == {*e.model().routed, *models.PLUS} - {"red_plus_base"}
@@ -187,6 +187,15 @@ def test_another_backbone_is_refused(record):
     bone.weights_id = "0" * 64
     with pytest.raises(ValueError, match="the parts were trained on tiny"):
         shipped.open_model(paths.modules(), name, bone)
+
+
+def test_a_model_that_reads_another_state_than_the_profile_is_refused(record):
+    plus = record.red_plus.model_copy(update={"task1": record.red_plus.task1.model_copy(update={"layer": 1})})
+    with pytest.raises(ValueError, match="the parts were trained for layer 2, and layer 1 is wanted"):
+        explainer(record.model_copy(update={"red_plus": plus})).explain(QUERIES[0], "red_plus")
+    chosen = record.chosen.model_copy(update={"pooling": "last"})
+    with pytest.raises(ValueError, match="the parts were trained for pooling 'mean', and pooling 'last' is wanted"):
+        explainer(record.model_copy(update={"chosen": chosen})).explain(QUERIES[0])
 
 
 # ---- what does not belong ----------------------------------------------------------------------------------------
