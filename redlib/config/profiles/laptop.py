@@ -23,7 +23,7 @@ from redlib.config.sections import (
 )
 
 _FEW_PROGRAMS = PlannerTraining(lr=1e-3, max_epochs=8, patience=8, monitor="accuracy")
-_FEW_CHAINS = FULL.red_plus.task2.base.model_copy(update={"max_epochs": 16, "patience": 16})
+_FEW_CHAINS = FULL.red_plus.task2.base.model_copy(update={"max_epochs": 10, "patience": 10})
 _FEWER = Ablations().questions | {"text": ("residual", "rank")}
 
 
