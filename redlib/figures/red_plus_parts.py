@@ -13,7 +13,7 @@ from redlib.results import select
 QUESTIONS = {
     "readout": "readout",
     "depth": "where the trunk ends",
-    "pooling": "hidden states that are read",
+    "pooling": "depths that are read",
     "token_layers": "light layers over tokens",
     "ending": "how light layers end",
     "optimiser": "optimiser of the base",
@@ -30,7 +30,7 @@ QUESTIONS = {
 WORDS = {
     "readout": {"fourier": "points on circles", "digits": "tens and units", "linear": "linear"},
     "layer": {"0": "embeddings"},
-    "pooling": {"mean": "this one", "mean_two_depths": "and one half as deep"},
+    "pooling": {"mean": "one depth", "mean_two_depths": "two depths"},
     "ending": {"mean": "mean over tokens", "turns": "angles, summed"},
     "optimiser": {"adamw": "AdamW", "muon": "Muon"},
     "adapter": {"gelu": "with a GELU", "linear": "linear"},

@@ -23,7 +23,8 @@ from redlib.config.sections import (
 )
 
 _FEW_PROGRAMS = PlannerTraining(lr=1e-3, max_epochs=8, patience=8, monitor="accuracy")
-_FEW_CHAINS = FULL.red_plus.task2.base.model_copy(update={"max_epochs": 10, "patience": 10})
+_FEW_SUMS = FULL.red_plus.task1.base.model_copy(update={"max_epochs": 30, "patience": 30})
+_FEW_CHAINS = FULL.red_plus.task2.base.model_copy(update={"max_epochs": 6, "patience": 6})
 _FEWER = Ablations().questions | {"text": ("residual", "rank")}
 
 
@@ -78,12 +79,14 @@ LAPTOP = FULL.model_copy(
         ),
         "sparse": Sparse(width=64, steps=65, test_rows=300, widths=(64, 256, 1024), expert_counts=(2, 4, 8)),
         "red_plus": _plus(
-            task1={"seeds": {"structure": 2}},
+            task1={"seeds": {"structure": 2}, "base": _FEW_SUMS},
             task2={"seeds": {"structure": 1}, "base": _FEW_CHAINS},
             steps={"seeds": {"structure": 2}},
             parts={
                 "seeds": 1,
+                "epochs": {"task1": 30, "task2": 6},
                 "questions": {"task1": ("readout", "data", "router_target")},
+                "readouts": ("linear",),
                 "data": (3_200,),
             },
             wordings={"groups": (4,), "reads": ((4, "mean"),), "noises": ()},
