@@ -133,3 +133,12 @@ def test_json_is_alone_on_standard_output_while_stages_are_made(own_cache, capsy
     captured = capsys.readouterr()
     assert json.loads(captured.out)["text"] == QUERIES[0]
     assert "stage base" in captured.err
+
+
+def test_a_model_that_reads_another_state_than_the_profile_is_refused(record):
+    plus = record.red_plus.model_copy(update={"task1": record.red_plus.task1.model_copy(update={"layer": 1})})
+    with pytest.raises(ValueError, match="the parts were trained for layer 2, and layer 1 is wanted"):
+        explainer(record.model_copy(update={"red_plus": plus})).explain(QUERIES[0], "red_plus")
+    chosen = record.chosen.model_copy(update={"pooling": "last"})
+    with pytest.raises(ValueError, match="the parts were trained for pooling 'mean', and pooling 'last' is wanted"):
+        explainer(record.model_copy(update={"chosen": chosen})).explain(QUERIES[0])
