@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from redlib import backbone, bench, config, cost, paths
-from redlib.bench import decode, experts, features, gpu, growth, layers, measuring, memory, query, train
+from redlib.bench import decode, experts, features, gpu, growth, layers, measuring, memory, peers, query, train
 from redlib.bench.measuring import COLUMNS
 from redlib.models import TokenBase, mix
 from redlib.study import methods, task1
@@ -238,6 +238,11 @@ def test_the_record_names_what_is_not_measured_yet(results):
     assert set(missing["bench"]) == set(bench.BENCHES) - {"query"}, "a CPU says nothing of a GPU"
     pd.DataFrame([line | {"case": "qwen3-0.6b on cuda, feature pass/float32"}]).to_csv(results / "gpu.csv", index=False)
     assert "gpu" not in set(bench.recorded().query("metric == @bench.MISSING")["bench"])
+
+
+def test_a_peer_refuses_a_pooling_that_it_does_not_have():
+    with pytest.raises(ValueError, match="peers pool by mean or mean_skip_first; got pooling 'mean_two_depths'"):
+        peers.Online(torch.nn.Identity(), torch.nn.Identity(), "mean_two_depths")
 
 
 def test_a_missing_peer_names_the_extra(monkeypatch):

@@ -30,15 +30,21 @@ def require_peft(name: str) -> Any:
     return peft
 
 
+MEANS = ("mean", "mean_skip_first")  # poolings that peers have
+
+
 # ---- what is trained ---------------------------------------------------------------------------------------------
 
 
 class Online(nn.Module):
-    """Frozen layers, mean over tokens, and a part that is trained: token ids (B, T) and mask to a loss."""
+    """Frozen layers, mean over tokens, and a part that is trained: token ids (B, T) and mask to a loss. ValueError for
+    a pooling that is no mean at one depth."""
 
-    def __init__(self, layers: nn.Module, part: nn.Module, skip_first: bool):
+    def __init__(self, layers: nn.Module, part: nn.Module, pooling: str):
         super().__init__()
-        self.layers, self.part, self.skip_first = layers.requires_grad_(False), part, skip_first
+        if pooling not in MEANS:
+            raise ValueError(f"peers pool by {' or '.join(MEANS)}; got pooling {pooling!r}")
+        self.layers, self.part, self.skip_first = layers.requires_grad_(False), part, pooling == MEANS[1]
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
         with torch.no_grad():

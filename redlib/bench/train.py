@@ -127,7 +127,7 @@ def _peers(s: Setting, steps: int) -> dict[str, dict[str, Callable[[], Taken]]]:
     def online(make: Callable[[], nn.Module]) -> nn.Module:
         mean = PooledBase.fit([data.x[_rows(s, data, "base", 0)]]).cpu()
         part = Frozen(mean, make())
-        return peers.Online(peers.lower(backbone, layers), part, s.recipe.pooling == "mean_skip_first")
+        return peers.Online(peers.lower(backbone, layers), part, s.recipe.pooling)
 
     def head() -> nn.Module:
         return LinearBank([0], data.d, C)

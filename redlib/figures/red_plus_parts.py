@@ -160,5 +160,5 @@ def draw_plus_wordings(frame: pd.DataFrame, profile: str, backbone: str = "", no
 
 def _form_name(changed: str) -> str:
     """`hidden state 4, one depth, noise 0.0` of `layer=4, pooling=mean, noise=0.0`; `as it is` stays."""
-    told = changed.replace("layer=", "hidden state ").replace("pooling=mean_two_depths", "two depths")
-    return told.replace("pooling=mean", "one depth").replace("=", " ")
+    pieces = changed.split(", ")
+    return ", ".join(part_name(one) if one.partition("=")[0] in WORDS else one.replace("=", " ") for one in pieces)

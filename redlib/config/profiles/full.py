@@ -44,6 +44,7 @@ _POOLED = PlusForm(
 )
 _NOISY = _POOLED.base.model_copy(update={"max_epochs": 60, "patience": 60})
 _RED_PLUS = RedPlus(
+    # rank 8: the smallest of red_plus_parts, none of which is measurably better
     task1=_POOLED.model_copy(update={"pooling": "mean_two_depths", "noise": 0.5, "rank": 8, "base": _NOISY}),
     task2=PlusForm(
         width=192,

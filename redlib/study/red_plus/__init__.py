@@ -92,7 +92,8 @@ def base_stage(s: Setting, seed: int) -> Stage:
     config |= {"subset": s.subset} if s.subset else {}
     rows, width = s.pool.config["rows"], s.recipe.width
     seen = (s.subset or 0.8 * rows) * s.recipe.base_share * s.recipe.base.max_epochs
-    each = 9e-4 * s.recipe.layers if s.recipe.layers else 2e-5  # seconds a row and epoch, on two cores
+    pooled = 6e-5 if s.recipe.noise else 4e-5  # noise is drawn anew for every row
+    each = 9e-4 * s.recipe.layers or pooled  # seconds a row and epoch, on two cores
     return Stage(
         f"red_plus base ({_where(s)}, seed {seed})",
         1,
