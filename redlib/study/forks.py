@@ -1,6 +1,7 @@
 """Processes forked from one server with the imports done: clean as a new interpreter, without its seconds of start."""
 
 import multiprocessing
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ _MAIN = threading.Lock()
 
 def context() -> BaseContext:
     """Starts processes from the server, which has imported PRELOADED and done nothing else; where there are no forks,
-    new interpreters."""
+    new interpreters. Unless the environment says otherwise, their threads do not spin while they wait: side by side
+    they would take each other's cores."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is imported
     if not FORKS:
         return multiprocessing.get_context("spawn")
     forks = multiprocessing.get_context("forkserver")

@@ -41,6 +41,15 @@ def test_every_notebook_has_a_kernel_of_its_own_with_the_imports_done(runner, wr
     assert said == [f"{sorted(names)} None\n"] * 2
 
 
+@pytest.mark.parametrize(("given", "kept"), [(None, "passive"), ("active", "active")])
+def test_threads_of_kernels_do_not_spin_unless_the_environment_says_so(monkeypatch, given, kept):
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    forks.context()
+    assert os.environ["OMP_WAIT_POLICY"] == kept
+
+
 ORPHAN = """import os, sys
 from pathlib import Path
 from redlib.study.executing import execute

@@ -24,7 +24,7 @@ from redlib.config.sections import (
 
 _FEW_PROGRAMS = PlannerTraining(lr=1e-3, max_epochs=8, patience=8, monitor="accuracy")
 _FEW_SUMS = FULL.red_plus.task1.base.model_copy(update={"max_epochs": 30, "patience": 30})
-_FEW_CHAINS = FULL.red_plus.task2.base.model_copy(update={"max_epochs": 6, "patience": 6})
+_FEW_CHAINS = FULL.red_plus.task2.base.model_copy(update={"max_epochs": 5, "patience": 5})
 _FEWER = Ablations().questions | {"text": ("residual", "rank")}
 
 
@@ -84,7 +84,7 @@ LAPTOP = FULL.model_copy(
             steps={"seeds": {"structure": 2}},
             parts={
                 "seeds": 1,
-                "epochs": {"task1": 30, "task2": 6},
+                "epochs": {"task1": 30, "task2": 5},
                 "questions": {"task1": ("readout", "data", "router_target")},
                 "readouts": ("linear",),
                 "data": (3_200,),
