@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from redlib import backbone, bench, config, cost, paths
-from redlib.bench import decode, experts, features, gpu, growth, layers, measuring, memory, peers, query, train
+from redlib.bench import data, decode, experts, features, gpu, growth, layers, measuring, memory, peers, query, train
 from redlib.bench.measuring import COLUMNS
 from redlib.models import TokenBase, mix
 from redlib.study import methods, task1
@@ -68,6 +68,15 @@ def results(tmp_path, monkeypatch):
 
 def cells(frame):
     return set(frame[["case", "metric"]].itertuples(index=False, name=None))
+
+
+def test_data_bench_times_everything_beside_a_tenth_of_it(results):
+    frame = data.run(rows=1_000, rounds=1, write=True)
+    assert list(pd.read_csv(results / "data.csv").columns) == COLUMNS
+    named = {f"{task} {what}" for task in ("task1", "task2") for what in ("pool", "structure split", "parsed")}
+    named |= {"task2 executed"}
+    assert cells(frame) == {(f"1,000 rows/{what}", metric) for what in named for metric in ("seconds", "over_a_tenth")}
+    assert (frame["value"] > 0).all()
 
 
 def test_experts_bench_compares_batched_loop_and_folded(results, monkeypatch):
@@ -148,7 +157,9 @@ def test_query_bench_says_what_red_adds(results, monkeypatch):
     frame = query.run(rounds=1, write=True)
     assert list(pd.read_csv(results / "query.csv").columns) == COLUMNS
     seconds = frame[frame["metric"] == "seconds"].set_index("case")["value"]
-    assert set(seconds.index) == {f"task1/{case}" for case in ("explain", "backbone, as read", query.ALL, query.RED)}
+    assert set(seconds.index) == {
+        f"task1/{case}" for case in ("explain", "backbone, as read", query.ALL, query.RED, query.MOVE)
+    }
     shares = frame[frame["unit"] == "ratio"].set_index("metric")["value"]
     assert 0 < shares["share_all_layers"] < shares["share"] < 1
 

@@ -1,6 +1,5 @@
 """Pools of Task 2: exact proportions and balance, even operators, splits, the confounds, and what is refused."""
 
-import time
 from collections import Counter
 
 import pandas as pd
@@ -28,13 +27,8 @@ splits = st.sampled_from(datasets.SPLITS)
 
 @pytest.fixture(scope="module")
 def full():
-    """The three pools of 80,000 rows, and the seconds that each took."""
-    pools = {}
-    for steps in SHARES:
-        start = time.process_time()
-        pool = datasets.build("task2", 80_000, seed=0, steps=steps)
-        pools[steps] = pool, time.process_time() - start
-    return pools
+    """The three pools of 80,000 rows."""
+    return {steps: datasets.build("task2", 80_000, seed=0, steps=steps) for steps in SHARES}
 
 
 def plus_share(pool) -> float:
@@ -87,29 +81,26 @@ def test_operations_are_the_default():
     assert not datasets.build("task2", 50, 3).equals(datasets.build("task2", 50, 4))
 
 
-def test_full_pools_and_their_structure_splits_are_fast(full):
-    for steps, (pool, seconds) in full.items():
-        assert seconds < 20
+def test_full_pools_keep_a_structure_in_one_part(full):
+    for pool in full.values():
         assert len(pool) == 80_000
-        start = time.process_time()
         parts = datasets.split(pool, "structure", seed=0)
-        assert time.process_time() - start < 10, steps
         assert (pool["structure"].groupby(parts).nunique().sum()) == pool["structure"].nunique()
 
 
 def test_plus_and_minus_are_equally_frequent_overall_and_for_every_number_of_operations(full):
-    pool, _ = full["operations"]
+    pool = full["operations"]
     assert plus_share(pool) == 0.5
     for _, of_length in pool.groupby("operations"):
         assert plus_share(of_length) == pytest.approx(0.5, abs=0.002)
-    pool, _ = full["operands"]
+    pool = full["operands"]
     assert plus_share(pool) == 0.5
-    pool, _ = full["single_heavy"]
+    pool = full["single_heavy"]
     assert plus_share(pool) > 0.6, "as the ranges leave it"
 
 
 def test_every_order_of_the_signs_is_equally_frequent_where_a_range_allows_it(full):
-    pool, _ = full["single_heavy"]
+    pool = full["single_heavy"]
     signs = pool["expression"].str.replace(r"[0-9 ]", "", regex=True)
     reached = signs[(pool["range"] == 1) & (pool["operations"] == 2)].value_counts()
     assert reached.sum() == 1_600
@@ -119,13 +110,13 @@ def test_every_order_of_the_signs_is_equally_frequent_where_a_range_allows_it(fu
 
 
 def test_minus_signs_alone_never_reach_the_upper_ranges(full):
-    for pool, _ in full.values():
+    for pool in full.values():
         only_minus = ~pool["expression"].str.contains("+", regex=False)
         assert set(pool["range"][only_minus]) == {0, 1, 2}
 
 
 def test_wording_groups_hold_the_same_lengths_and_signs(full):
-    pool, _ = full["operations"]
+    pool = full["operations"]
     assert pool.groupby(["range", "group"])["operations"].value_counts().groupby("operations").nunique().eq(1).all()
     plus = pool["expression"].str.count(r"\+")
     spread = pool.assign(plus=plus).groupby(["range", "operations", "plus"])["group"].value_counts().unstack()
@@ -149,7 +140,7 @@ def test_every_part_is_exactly_balanced(steps, rows, seed, by):
 
 @pytest.mark.parametrize("steps", SHARES)
 def test_a_structure_split_keeps_the_proportions_of_lengths_in_every_part(full, steps):
-    pool, _ = full[steps]
+    pool = full[steps]
     parts = datasets.split(pool, "structure", seed=1)
     for part in PARTS:
         shares = pool["operations"][parts == part].value_counts(normalize=True).to_dict()
@@ -234,7 +225,7 @@ def test_the_confounds_are_what_a_direct_count_finds():
 
 
 def test_the_report_reads_every_chain_again(full):
-    pool = full["operations"][0][:4_000]
+    pool = full["operations"][:4_000]
     table = datasets.report(pool, {}).set_index(["group", "metric"])["value"]
     assert table["all", "wrong_labels"] == table["all", "duplicate_texts"] == 0
     assert table["all", "structures"] == pool["structure"].nunique()
@@ -243,17 +234,17 @@ def test_the_report_reads_every_chain_again(full):
 def test_the_data_card_states_the_computed_numbers(full):
     card = (paths.root() / "data" / "README.md").read_text()
     assert f"{len(TASK2)} templates from {len(CHAIN_WORDINGS)} operator wordings" in card
-    for steps, (pool, _) in full.items():
+    for steps, pool in full.items():
         table = datasets.confounds(pool).set_index(["operations", "group"])["plus_share"]
         cells = [f"{share:.2f}" for share in table["all"]]
         assert f"| `{steps}` | {' | '.join(cells)} |" in card
-    table = datasets.confounds(full["operations"][0]).set_index(["operations", "group"])
+    table = datasets.confounds(full["operations"]).set_index(["operations", "group"])
     for length in ("2", "3", "4"):
         line = table.loc[length]
         cells = [length, *(f"{share:.2f}" for share in line["plus_share"])]
         cells.append(f"{line.loc['all', 'partials_outside_operands']:.0%}".replace("%", " %"))
         assert f"| {' | '.join(cells)} |" in card
-    single = datasets.confounds(full["single_heavy"][0]).set_index(["operations", "group"]).loc["1"]
+    single = datasets.confounds(full["single_heavy"]).set_index(["operations", "group"]).loc["1"]
     for name, line in single.drop(index="all").iterrows():
         subtractions, additions = (
             line["possible_subtraction_only"],

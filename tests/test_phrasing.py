@@ -1,7 +1,6 @@
 """Rendering and parsing are inverse; the grammar is wide enough; anything else is refused in one sentence."""
 
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -153,12 +152,3 @@ def test_render_refuses_an_expression_that_the_template_does_not_say():
     for text in ("12 - 5", "12 + 5 + 3"):
         with pytest.raises(ValueError, match="template 'plus/what_is' says"):
             render(Expression.read(text), TEMPLATES["plus/what_is"])
-
-
-def test_a_hundred_thousand_texts_are_parsed_in_seconds():
-    texts = [render(addition(a, b), template) for template in TASK1 for a in range(2, 17) for b in range(2, 16)]
-    start = time.process_time()
-    for text in texts[:100_000]:
-        parse(text)
-    assert len(texts) >= 99_000
-    assert time.process_time() - start < 8

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 BENCHES = {
+    "data": "pools, splits, parsing and programs executed by look-ups, beside a tenth of them",
     "features": "the pass through the backbone against transformers",
     "train": "base, experts and router from cached features against the Hugging Face Trainer and peft",
     "experts": "all experts in one batched product against a loop",
     "seeds": "all seeds and experts of a setting trained together against one after another",
     "layers": "a training step of layers over tokens: end to end against padded, bfloat16 against float32",
-    "query": "an explained question, and what RED adds to the backbone's pass",
+    "query": "an explained question, what RED adds to the backbone's pass, and a move in the what-if panel",
     "decode": "decomposer queries against plain generate of transformers",
     "growth": "cost against rows, experts, rank and tokens, with fitted exponents",
     "memory": "counted beside measured peak memory at the shapes of a real backbone",

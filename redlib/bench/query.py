@@ -12,17 +12,19 @@ from redlib import config, datasets, features
 from redlib.bench.measuring import Line, Taken, in_turns, rate, repeated, report
 from redlib.explain import Explainer
 from redlib.study.explaining import explainer
+from redlib.widgets import WhatIfPanel
 
 QUESTIONS = 20
 SECONDS = 0.2  # of questions, a turn
-RED, ALL = "red", "backbone, all layers"
+RED, ALL, MOVE = "red", "backbone, all layers", "what-if move"
 
 
 def run(profile: str = "record", task: str = "task1", rounds: int = 7, write: bool = False) -> pd.DataFrame:
     """Latency by a profile's trained methods (those that are shipped, for `record`), recipe `chosen`.
 
     Cases `<task>/<what>`: `explain` (everything that an explanation holds), `backbone, as read` (the pass to the layer
-    of the recipe, pooled), `backbone, all layers`, and `red` (base, router, experts, classifier on what was read).
+    of the recipe, pooled), `backbone, all layers`, `red` (base, router, experts, classifier on what was read), and
+    `what-if move` (a slider of the panel, and everything drawn anew).
     Metrics: `seconds`, and for `red` `share` and `share_all_layers`: its part of backbone and RED together.
     """
     p = config.load(profile)
@@ -43,7 +45,8 @@ def _calls(opened: Explainer, texts: list[str]) -> dict[str, Callable[[], Any]]:
     model, point = opened.model(), opened.point
     base, method = model.parts["base"], model.methods[RED]
     read = torch.from_numpy(features.compute(opened.backbone, texts, [point])[point])
-    rows, words = cycle(read[:, None]), cycle(texts)
+    rows, words, scales = cycle(read[:, None]), cycle(texts), cycle((0.5, 1.5))
+    slider = WhatIfPanel(opened, texts[0]).scale[0]
 
     @torch.inference_mode()
     def red() -> None:
@@ -55,6 +58,7 @@ def _calls(opened: Explainer, texts: list[str]) -> dict[str, Callable[[], Any]]:
         "backbone, as read": lambda: features.compute(opened.backbone, [next(words)], [point]),
         ALL: lambda: features.compute(opened.backbone, [next(words)], [features.Point(-1)]),
         RED: red,
+        MOVE: lambda: setattr(slider, "value", next(scales)),
     }
 
 
