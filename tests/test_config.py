@@ -106,6 +106,8 @@ def test_an_unknown_recipe_is_named_with_the_valid_ones():
 
 def test_only_smoke_is_no_evidence_and_only_record_reads():
     assert [name for name, profile in config.PROFILES.items() if not profile.evidence] == ["smoke"]
+    assert not config.load("paper", {"backbone.name": "tiny"}).evidence, "random weights prove machinery alone"
+    assert config.load("laptop", {"task1.rows": 500}).evidence
     assert {name: profile.reads for name, profile in config.PROFILES.items() if profile.reads} == {"record": "full"}
 
 

@@ -148,7 +148,7 @@ def lose_a_table(runner):
 @pytest.mark.parametrize(
     ("profile", "overrides", "spoil", "said"),
     [
-        ("smoke", {}, spoil_nothing, "'smoke' cannot be published: smoke only proves the machinery and is no evidence"),
+        ("smoke", {}, spoil_nothing, "'smoke' cannot be published: smoke on backbone tiny only proves the machinery"),
         ("full", {"task1.rows": 5}, spoil_nothing, r"it was given overrides \(task1.rows\)"),
         ("full", {}, lose_a_notebook, "01_b has not been executed"),
         ("full", {}, edit_a_notebook, "01_b is out of date"),
@@ -184,7 +184,8 @@ def tables_alone(finished, tmp_path, monkeypatch):
     results.write(accuracies().assign(run="r2"), paths.results("full") / "task2.csv")
     paths.write_json(paths.results("full") / "runs.json", {"r1": {"cpu": "old"}, "r2": {"cpu": "b"}, "r3": {}})
     monkeypatch.setitem(TABLES, "task1", task1)
-    return config.load("full", {"backbone.name": "tiny", "task1.rows": 1_000})
+    small = config.load("full", {"backbone.name": "tiny", "task1.rows": 1_000})
+    return small.model_copy(update={"evidence": True})
 
 
 def test_some_tables_alone_join_the_record_with_their_runs(tables_alone, tmp_path):
@@ -218,7 +219,8 @@ def test_a_run_that_is_published_has_the_seconds_of_its_own_stage(tables_alone, 
     ("profile", "names", "said"),
     [
         ("full", ["task1", "nope"], "unknown table 'nope'; valid tables: .*task1"),
-        ("smoke", ["task1"], "smoke only proves the machinery and is no evidence"),
+        ("smoke", ["task1"], "smoke on backbone tiny only proves the machinery and is no evidence"),
+        ("full", ["task1"], "full on backbone tiny only proves the machinery and is no evidence"),
         ("record", ["task1"], "profile 'record' reads the tables of 'full' and makes none"),
     ],
 )

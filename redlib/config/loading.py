@@ -9,12 +9,14 @@ from pydantic import ValidationError
 from redlib.config.profiles import PROFILES
 from redlib.config.sections import Config, Profile
 
+RANDOM = "tiny"  # the backbone of random weights: no profile is evidence on it
+
 
 def load(profile: str = "auto", overrides: dict[str, Any] | None = None) -> Profile:
     """The named profile with dotted fields replaced, e.g. `load("laptop", {"task1.rows": 8000})`.
 
-    `auto` reads $REDLIB_PROFILE and falls back to `smoke`. Raises ValueError for an unknown profile or field and for
-    a value of the wrong type, naming the valid choices.
+    `auto` reads $REDLIB_PROFILE and falls back to `smoke`. On the tiny backbone no profile is evidence. Raises
+    ValueError for an unknown profile or field and for a value of the wrong type, naming the valid choices.
     """
     name = os.environ.get("REDLIB_PROFILE") or "smoke" if profile == "auto" else profile
     if name not in PROFILES:
@@ -24,6 +26,7 @@ def load(profile: str = "auto", overrides: dict[str, Any] | None = None) -> Prof
     tree = PROFILES[name].model_dump()
     for dotted, value in (overrides or {}).items():
         _replace(tree, PROFILES[name], str(dotted), value)
+    tree["evidence"] &= tree["backbone"]["name"] != RANDOM
     try:
         return Profile.model_validate_json(_to_json(tree))
     except ValidationError as error:

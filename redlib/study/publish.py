@@ -115,7 +115,8 @@ def problems(runner: Runner, notebooks: Iterable[Notebook]) -> list[str]:
 
 def _no_record(profile: Profile) -> list[str]:
     """Why nothing of a profile can be a record now, one clause each."""
-    found = [] if profile.evidence else [f"{profile.name} only proves the machinery and is no evidence"]
+    machinery = f"{profile.name} on backbone {profile.backbone.name} only proves the machinery and is no evidence"
+    found = [] if profile.evidence else [machinery]
     changed = _uncommitted()
     if changed:
         found.append(f"uncommitted changes in {', '.join(changed[:5])}{' ...' if len(changed) > 5 else ''}")

@@ -44,7 +44,8 @@ def ship(profile: Profile, say: Say = print) -> None:
     ValueError for a profile that is no evidence, never trains or has not been trained, and for modules over the limits.
     """
     if profile.reads or not profile.evidence:
-        why = "never trains" if profile.reads else "only proves the machinery and is no evidence"
+        machinery = f"on backbone {profile.backbone.name} only proves the machinery and is no evidence"
+        why = "never trains" if profile.reads else machinery
         raise ValueError(f"profile {profile.name!r} cannot be shipped: it {why}; ship laptop or full")
     write(profile, paths.modules(), say)
 

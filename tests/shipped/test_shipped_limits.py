@@ -111,7 +111,8 @@ def test_an_index_of_another_kind_is_refused(tmp_path, index):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("smoke", "only proves the machinery"), ("record", "cannot be shipped: it never trains")]
+    ("name", "said"),
+    [("smoke", "on backbone tiny only proves the machinery"), ("record", "cannot be shipped: it never trains")],
 )
 def test_ship_refuses_profiles_that_are_no_evidence(name, said, capsys):
     assert main(["ship", "--profile", name]) == 2
