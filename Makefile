@@ -20,7 +20,7 @@ study: .venv/installed
 test: .venv/installed
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	OMP_NUM_THREADS=1 REDLIB_PROFILE=smoke $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --nbval-lax --nbval-current-env tests $(NOTEBOOKS)
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive REDLIB_PROFILE=smoke $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --nbval-lax --nbval-current-env tests $(NOTEBOOKS)
 
 figures: .venv/installed
 	$(PY) -m redlib run --profile record --chapters all

@@ -161,6 +161,8 @@ def test_rebalanced_weights_are_weights_and_locked_ones_stay(weights, moved, loc
 
 # ---- how wrong the route may be ----------------------------------------------------------------------------------
 
+CLOSE = 1e-4  # of a share: nearer than that, logits in float32 cannot tell the two answers apart
+
 
 @settings(max_examples=30)
 @given(
@@ -169,6 +171,7 @@ def test_rebalanced_weights_are_weights_and_locked_ones_stay(weights, moved, loc
     method=st.sampled_from(["red", "softmax_moe", "red_logit_scale"]),
     drop=st.sets(st.sampled_from(NAMES), max_size=2),
 )
+@example(a=36, b=41, method="red", drop=set())  # two answers so close that the share itself is below CLOSE
 def test_the_answer_changes_at_the_share_that_is_said_and_not_before(explainer, a, b, method, drop):
     one = explainer.read([f"What is {a} plus {b}?"])[0]
     e = explainer.explain(one, method, Intervention(drop=tuple(drop)))
@@ -183,9 +186,9 @@ def test_the_answer_changes_at_the_share_that_is_said_and_not_before(explainer, 
         if t.share is None:
             assert {at(k, share) for share in (0.3, 0.7, 0.999)} == {e.answer.value}
             continue
-        assert at(k, t.share * (1 - 1e-3)) == e.answer.value
+        assert at(k, max(t.share - CLOSE, 0)) == e.answer.value
         if t.share < 0.999:
-            assert at(k, min(t.share + 1e-4, 1)) != e.answer.value
+            assert at(k, min(t.share + CLOSE, 1)) != e.answer.value
     shares = [t.share for t in found if t.share is not None]
     assert explain.easiest(found) == (min((t for t in found if t.share), key=lambda t: t.share) if shares else None)
 
