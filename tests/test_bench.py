@@ -267,7 +267,7 @@ def test_a_benchmark_refuses_what_it_does_not_take():
         bench.run("experts", {"rounds": 0})
     with pytest.raises(ValueError, match=r"gpu takes no --task; its options: --rounds, --write"):
         bench.run("gpu", {"task": "task1"})
-    with pytest.raises(ValueError, match="valid benchmarks: features, train"):
+    with pytest.raises(ValueError, match="valid benchmarks: data, features, train"):
         bench.run("speed", {})
 
 

@@ -60,7 +60,7 @@ def call(capsys, *arguments):
         (["tables", "task3"], "unknown table 'task3'; valid tables: ablations, "),
         (["tables", "task1", "--profile", "record"], "'record' reads the tables of 'full' and makes none"),
         (["tables", "task1", "--publish", "--set", "bootstrap=7"], "made with --set is no result of profile 'full'"),
-        (["publish", "--profile", "smoke"], "smoke only proves the machinery"),
+        (["publish", "--profile", "smoke"], "smoke on backbone tiny only proves the machinery"),
         (["publish", "--profile", "nope"], "unknown profile 'nope'"),
         (["clean", "--profile", "nope"], "unknown profile 'nope'"),
         (["evaluate", "--data", "missing.jsonl"], "no file at missing.jsonl"),
@@ -107,7 +107,7 @@ def test_tables_are_made_without_a_notebook(project, capsys, monkeypatch):
     assert made.is_file()
     code, _, err = call(capsys, "tables", "numbers", "--profile", "smoke", "--publish")
     assert code == 2
-    assert "smoke only proves the machinery" in err
+    assert "smoke on backbone tiny only proves the machinery" in err
 
 
 @pytest.mark.notebooks
