@@ -165,6 +165,19 @@ def test_it_runs_at_smoke_size_with_an_override_and_trains_nothing_itself(notebo
 
 
 @pytest.mark.notebooks
+def test_red_plus_is_shown_with_the_splits_of_every_profile_that_trains(tmp_path, monkeypatch):
+    """`laptop` has one split where `smoke` and `full` have more."""
+    monkeypatch.setenv("REDLIB_RUNS", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", str(torch.get_num_threads()))
+    (notebook,) = (known for known in NOTEBOOKS if known.name == "20_red_plus")
+    forms = [("task1", "structure"), ("task2", "structure"), ("steps", "structure")]
+    assert all(list(getattr(config.load("laptop").red_plus, task).seeds) == [split] for task, split in forms)
+    runner = Runner("smoke", {f"red_plus.{task}.seeds": {split: 1} for task, split in forms})
+    runner.run([notebook])
+    assert runner.sidecar(notebook)["figures"]
+
+
+@pytest.mark.notebooks
 @pytest.mark.skipif(not paths.results("full").is_dir(), reason="no record has been published yet")
 @pytest.mark.parametrize(
     "notebook", Runner("record").on_record(NOTEBOOKS, say=lambda line: None), ids=lambda notebook: notebook.name
